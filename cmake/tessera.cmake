@@ -1,0 +1,47 @@
+# Helpers that keep one library per row of the folder table and one test program per folder.
+
+add_library(tessera_flags INTERFACE)
+# No contraction: a fused multiply-add exists only where it is written, so that bits do not depend on the compiler's mood.
+target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -ffp-contract=off -fno-math-errno)
+if(TESSERA_DEVELOPER)
+  target_compile_options(tessera_flags INTERFACE -Werror)
+endif()
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+endif()
+target_include_directories(tessera_flags INTERFACE ${PROJECT_SOURCE_DIR})
+
+# tessera_library(NAME [DEPENDS libs...] [PRIVATE third parties...] [RECURSE dirs...])
+# All .cpp files of the current folder and of the named sub-folders make one static library.
+function(tessera_library NAME)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE;RECURSE" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(DIR ${ARG_RECURSE})
+    file(GLOB SUB CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${DIR}/*.cpp)
+    list(APPEND SOURCES ${SUB})
+  endforeach()
+  list(FILTER SOURCES EXCLUDE REGEX "/main\\.cpp$")
+  if(SOURCES)
+    add_library(${NAME} STATIC ${SOURCES})
+    target_link_libraries(${NAME} PUBLIC tessera_flags ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
+  else()
+    add_library(${NAME} INTERFACE)
+    target_link_libraries(${NAME} INTERFACE tessera_flags ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# tessera_tests(FOLDER [DEPENDS libs...]): tests/FOLDER/*.cpp make the program test_FOLDER.
+# (gtest_discover_tests asks the program for its tests when ctest runs.)
+function(tessera_tests FOLDER)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LABELS" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/*.cpp)
+  if(SOURCES)
+    add_executable(test_${FOLDER} ${SOURCES})
+    target_link_libraries(test_${FOLDER} PRIVATE ${ARG_DEPENDS} tessera_test_support GTest::gtest GTest::gtest_main)
+    target_compile_definitions(test_${FOLDER} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                                     TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+    include(GoogleTest)
+    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+  endif()
+endfunction()

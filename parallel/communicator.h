@@ -1,0 +1,184 @@
+// Collectives of one group: one options struct and one function per collective, all asynchronous on a stream, all returning a Work.
+//
+// The public functions validate, record the call, handle the trivial case (a group of one copies and is done) and dispatch to the
+// backend (shm/, mpi/, threads/; nccl/ later). Calls of one communicator match by order alone; every rank makes the same calls in the
+// same order. Floating-point sums follow ops::tree_sum over the ranks of the group in group order, on every backend: same bits.
+// One thread (stream) uses a communicator at a time.
+//
+// Memory: input must stay unchanged and output untouched from the call until the Work is done. Where the backend has shared memory
+// (CommunicatorFactory::shared_memory) and buffers come from it, peers read them where they lie; other memory is staged.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh.h"
+#include "runtime/base/dtype.h"
+#include "runtime/device/memory_resource.h"
+#include "runtime/device/stream.h"
+
+namespace tessera {
+
+enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
+enum class CollectiveOp : std::uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kSend, kRecv, kBarrier };
+std::string_view name_of(ReduceOp op);
+std::string_view name_of(CollectiveOp op);
+
+// What the call is for. Part of the identity of a call; never influences data.
+struct CollectiveTag {
+  std::string what;              // "root", "block.3", "norm"; a unit or a decision
+  std::string phase;             // "forward", "backward", "update", "evaluate", …
+  std::int64_t step = 0;
+  int micro_batch = -1;          // -1: none
+};
+
+// One call as it is recorded.
+struct CollectiveRecord {
+  std::string_view group;
+  std::uint64_t sequence = 0;    // per group, from 0
+  CollectiveOp op = CollectiveOp::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = -1;                 // root of a broadcast, peer of send and recv (group rank)
+  DType dtype = DType::kUInt8;
+  std::uint64_t num_elements = 0;  // of the input on this rank; for all_gather the shard
+  const CollectiveTag* tag = nullptr;
+};
+
+// Sees every call before it is issued, on the host thread that makes it. May throw to refuse the call.
+class CollectiveObserver {
+ public:
+  virtual ~CollectiveObserver() = default;
+  virtual void on_call(const CollectiveRecord& record) = 0;
+};
+
+// The handle of one call. done(): the local result is there and local buffers may be reused. wait(stream) orders a stream behind
+// it; synchronize() blocks the host and rethrows a failure; neither stands in for the other. Copyable.
+class Work {
+ public:
+  Work() = default;
+  explicit Work(Event event) : event_(std::move(event)) {}
+  bool done() const { return event_.query(); }
+  void wait(StreamView stream) const { stream.wait(event_); }
+  void synchronize() const { event_.synchronize(); }
+
+ private:
+  Event event_;
+};
+
+// output[rank r's part] = input of rank r. count: elements per rank; output holds size() · count. In place where input lies at its own
+// part of output. Ring-free: each rank reads size()-1 parts, bytes = (size()-1)·count·size_of(dtype) per rank.
+struct AllGatherOptions {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+  CollectiveTag tag;
+};
+
+// Each part: output (counts[rank()] elements) = sum over ranks of their input's rank()-th slice; input holds sum(counts) elements, slices
+// in rank order. Several parts are one call (a tied matrix has two). Output may alias the own slice of input. Every rank reads its slice of
+// every peer: steps 1, bytes = (size()-1)·counts[rank()].
+struct ReduceScatterPart {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::vector<std::uint64_t> counts;  // one per rank of the group; equal on all ranks
+};
+struct ReduceScatterOptions {
+  std::vector<ReduceScatterPart> parts;
+  DType dtype = DType::kFloat32;  // fp32 or i64
+  ReduceOp reduce = ReduceOp::kSum;
+  CollectiveTag tag;
+};
+
+// In place on data[count]. fp32 (sum in tree order), i64, i32, u64 (sum), all with min and max.
+struct AllReduceOptions {
+  void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce = ReduceOp::kSum;
+  CollectiveTag tag;
+};
+
+struct BroadcastOptions {
+  void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kUInt8;
+  int root = 0;  // group rank
+  CollectiveTag tag;
+};
+
+struct SendOptions {
+  const void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+  int peer = 0;  // group rank, not oneself
+  CollectiveTag tag;
+};
+struct RecvOptions {
+  void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+  int peer = 0;
+  CollectiveTag tag;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  const Group& group() const { return group_; }
+  int rank() const { return rank_; }                       // within the group
+  int size() const { return static_cast<int>(group_.members.size()); }
+  virtual std::string_view backend() const = 0;            // "shm", "mpi", "threads"
+  std::uint64_t num_calls() const { return sequence_; }
+
+  Work all_gather(const AllGatherOptions& options, StreamView stream);
+  Work reduce_scatter(const ReduceScatterOptions& options, StreamView stream);
+  Work all_reduce(const AllReduceOptions& options, StreamView stream);
+  Work broadcast(const BroadcastOptions& options, StreamView stream);
+  Work send(const SendOptions& options, StreamView stream);
+  Work recv(const RecvOptions& options, StreamView stream);
+  Work barrier(const CollectiveTag& tag, StreamView stream);
+
+ protected:
+  Communicator(Group group, int rank, std::shared_ptr<CollectiveObserver> observer);
+
+  // What a backend implements: called in stream order on the stream's thread, size() > 1 and arguments valid; blocks until the local
+  // result is complete and local buffers may be reused.
+  virtual void run_all_gather(const AllGatherOptions& options) = 0;
+  virtual void run_reduce_scatter(const ReduceScatterOptions& options) = 0;
+  virtual void run_all_reduce(const AllReduceOptions& options) = 0;
+  virtual void run_broadcast(const BroadcastOptions& options) = 0;
+  virtual void run_send(const SendOptions& options) = 0;
+  virtual void run_recv(const RecvOptions& options) = 0;
+  virtual void run_barrier() = 0;
+
+ private:
+  Group group_;
+  int rank_;
+  std::uint64_t sequence_ = 0;
+  std::shared_ptr<CollectiveObserver> observer_;
+};
+
+struct CommunicatorOptions {
+  // Elements one internal transfer moves at most; tests set 1,000 so that counts above 2^31 are covered by the same code.
+  std::uint64_t max_chunk_elements = 1ULL << 28;
+  // A wait for a peer longer than this ends the call with a CollectiveError naming group, op and the missing ranks.
+  double timeout_seconds = 600;
+};
+
+// Makes the communicators of one process (or of one thread, for tests). Every process calls create() for every group of the canonical list,
+// in that order, member or not; non-members get nullptr.
+class CommunicatorFactory {
+ public:
+  virtual ~CommunicatorFactory() = default;
+  virtual std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) = 0;
+  // Memory that peers read where it lies, for the allocator's gathered, gradient and parameter segments; nullptr where there is none.
+  virtual MemoryResource* shared_memory() { return nullptr; }
+  virtual std::string_view backend() const = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,185 @@
+// The job as plain data: what a YAML file says, with defaults filled in. Names and sections are those of the file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+// A key whose value is a number or the word `auto`: nullopt is auto.
+using AutoInt = std::optional<std::int64_t>;
+
+struct RunConfig {
+  std::string name = "run";  // default: the file's stem
+  std::uint64_t seed = 0;
+  std::optional<std::int64_t> steps;   // one of steps and epochs is required; the first reached ends the run
+  std::optional<std::int64_t> epochs;
+  std::int64_t log_every = 1;
+  std::int64_t hash_every = 0;         // 0: never
+  std::int64_t evaluate_every = 0;     // 0: never
+  std::int64_t evaluate_batches = 0;   // global batches per evaluation; 0: the whole validation set
+  std::int64_t sample_every = 0;       // 0: never; otherwise also after the last step
+  std::string on_nonfinite = "skip";   // skip | stop
+  bool overfit_one_batch = false;      // every step trains on the first global batch
+};
+
+struct MeshConfig {
+  AutoInt dp;
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+  std::string placement = "auto";  // auto | canonical
+  std::string topology = "live";   // live | FILE.xml | hwloc synthetic string
+};
+
+struct ModelConfig {
+  std::int64_t num_layers = 0, num_heads = 0, hidden_size = 0, seq_len = 0, vocab_size = 0;  // required
+  std::optional<std::int64_t> num_kv_heads;       // default num_heads
+  std::optional<std::int64_t> head_dim;           // default hidden_size / num_heads
+  std::optional<std::int64_t> intermediate_size;  // default 4 · hidden_size
+  std::string norm = "layernorm";                 // layernorm | rmsnorm
+  double norm_eps = 1e-5;
+  std::string activation = "gelu_tanh";           // gelu | gelu_tanh | relu | silu | swiglu | geglu
+  std::string positions = "learned";              // learned | rope
+  double rope_theta = 10000.0;
+  bool bias = true;
+  bool tie_word_embeddings = true;
+  double dropout = 0.0;
+  double init_std = 0.02;
+
+  std::int64_t kv_heads() const { return num_kv_heads.value_or(num_heads); }
+  std::int64_t head_size() const { return head_dim.value_or(num_heads > 0 ? hidden_size / num_heads : 0); }
+  std::int64_t feed_forward_size() const { return intermediate_size.value_or(4 * hidden_size); }
+};
+
+struct DataSource {
+  std::string path;  // a glob
+  double weight = 1.0;
+  friend bool operator==(const DataSource&, const DataSource&) = default;
+};
+
+struct DataConfig {
+  std::vector<DataSource> train;
+  std::vector<std::string> validation;
+  std::string tokenizer;  // "", "bytes", or a path: *.model, tokenizer.json
+  bool shuffle = true;
+  std::string document_separator;  // refused until a feature uses it at train time; data prepare has its own flag
+};
+
+struct BatchConfig {
+  std::int64_t global_batch_size = 0;  // sequences per step over all ranks
+  std::int64_t micro_batch_size = 0;   // sequences per micro-batch
+};
+
+struct PrecisionConfig {
+  std::string compute = "fp32";  // fp32 | bf16 | fp16
+  std::string reduce = "fp32";   // fp32 | bf16
+  std::string loss_scale = "dynamic";
+};
+
+struct FsdpConfig {
+  std::string strategy = "full_shard";  // full_shard | shard_grad_op | hybrid_shard | no_shard
+  std::string shard_size = "host";      // host | N
+  std::string wrap = "block";           // block | root | N blocks per unit
+  std::string backward_prefetch = "backward_pre";  // backward_pre | backward_post | none
+  std::int64_t forward_prefetch_depth = 1;
+  std::int64_t max_inflight_all_gathers = 2;
+  std::string reshard_after_forward = "auto";  // auto | true | false
+  std::string reduce = "once";                 // once | every_micro_batch
+};
+
+struct PipelineConfig {
+  std::string schedule = "1f1b";
+  std::int64_t virtual_stages = 1;
+};
+
+// Parameters whose name matches take other values.
+struct OptimizerGroup {
+  std::string match;  // ECMAScript regular expression on the parameter's name
+  std::optional<double> learning_rate, weight_decay;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double learning_rate = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double momentum = 0.0;
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;  // 0: off
+  std::vector<OptimizerGroup> groups;
+};
+
+struct ScheduleConfig {
+  std::string name = "constant";  // constant | linear | cosine | step | polynomial | exponential | rsqrt | wsd
+  std::int64_t warmup_steps = 0;
+  std::optional<std::int64_t> decay_steps;  // default steps - warmup_steps
+  double min_learning_rate = 0.0;
+  double power = 1.0;
+  double gamma = 0.1;
+  std::int64_t step_size = 0;
+};
+
+struct LossConfig {
+  double label_smoothing = 0.0;
+  double z_loss = 0.0;
+  std::int64_t ignore_index = -100;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;
+  std::int64_t keep_latest = 0;
+  std::int64_t keep_every = 0;
+  bool asynchronous = true;
+  std::string resume = "auto";
+  std::string init_from;
+};
+
+struct CollectivesConfig {
+  std::string backend = "auto";       // auto | shm | mpi | nccl
+  std::string fingerprint = "strict"; // off | log | step | strict
+  bool program_check = true;
+  double timeout_seconds = 600;
+};
+
+struct ReproducibilityConfig {
+  AutoInt lanes;
+  std::int64_t tp_splits = 1;
+  bool deterministic = false;
+};
+
+struct DeviceConfig {
+  std::string kind = "auto";  // auto | cpu | cuda
+  AutoInt threads;
+  std::string bind = "auto";  // auto | none
+  std::string memory_limit;   // bytes with an optional KiB, MiB, GiB; "" none
+};
+
+struct TraceConfig {
+  std::vector<std::int64_t> steps;
+};
+
+struct JobConfig {
+  std::string source;  // the file it came from, for messages
+  RunConfig run;
+  MeshConfig mesh;
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  FsdpConfig fsdp;
+  PipelineConfig pipeline;
+  std::string recompute = "none";
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  LossConfig loss;
+  CheckpointConfig checkpoint;
+  CollectivesConfig collectives;
+  ReproducibilityConfig reproducibility;
+  DeviceConfig device;
+  TraceConfig trace;
+};
+
+}  // namespace tessera

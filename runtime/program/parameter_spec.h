@@ -1,0 +1,49 @@
+// A model's parameters and units as plain data: all that sharding, schedules and checkpoints see of a model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/shape.h"
+
+namespace tessera {
+
+enum class InitKind : std::uint8_t { kNormal, kZero, kOne };
+
+struct ParameterSpec {
+  std::string name;       // "block.3.attention.query.weight"
+  Shape shape;
+  InitKind init = InitKind::kNormal;
+  double init_std = 0.0;  // of kNormal
+  bool decay = true;      // weight decay applies: matrices yes; norms and biases no
+  bool tied = false;      // used by two segments (token embedding and head): its gradient has two parts (lookup, head)
+  friend bool operator==(const ParameterSpec&, const ParameterSpec&) = default;
+};
+
+// A piece of the model that runs as one instruction: "embedding", "block.0" …, "head". parameters: indices into the model's list.
+struct SegmentSpec {
+  std::string name;
+  std::vector<int> parameters;
+  std::int64_t saved_bytes = 0;              // activations one micro-batch keeps from forward to backward, output included
+  std::int64_t forward_workspace_bytes = 0;  // scratch alive only inside the instruction, at its peak
+  std::int64_t backward_workspace_bytes = 0;
+  std::int64_t forward_flops = 0;            // multiply-adds × 2 of one micro-batch, products and attention
+};
+
+// The parameters gathered and reduced together.
+struct UnitSpec {
+  std::string name;                // "root", "block.0", "blocks.0-3"
+  std::vector<int> parameters;     // indices into the model's list
+  std::vector<int> segments;       // indices into the model's segments, in forward order
+};
+
+struct ModelSpec {
+  std::vector<ParameterSpec> parameters;
+  std::vector<SegmentSpec> segments;  // forward order: embedding, blocks, head
+  std::int64_t num_parameters() const;              // distinct elements
+  std::int64_t num_parameters_in_products() const;  // of matrices that multiply every token (the tied table once)
+};
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// Token files, windows and their order. A training sequence is a window of seq_len + 1 tokens: seq_len inputs and the seq_len
+// targets one further. Windows of one file start every seq_len tokens (neighbours share one token); a file of n tokens holds
+// floor((n - 1) / seq_len) windows; the tail is dropped and logged. Windows never cross files.
+//
+// Formats: llm.c version 1 (magic 20240520, u16), version 7 (magic 20240801, u32) (256 i32 of header: magic, version, number of
+// tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/config/job_config.h"
+
+namespace tessera {
+
+// One mapped file. Throws DataError: path, what was found, what was expected.
+class TokenFile {
+ public:
+  static TokenFile open(const std::string& path);
+  const std::string& path() const;
+  std::int64_t num_tokens() const;
+  // Token at position i; ids are not checked against a vocabulary here.
+  std::uint32_t operator[](std::int64_t i) const;
+  std::string format() const;  // "llm.c u16", "llm.c u32", "raw u16"
+  // DataError (file, position, id, vocab_size) at the first id outside [0, vocab_size) in [first, last).
+  void check_ids(std::int64_t first, std::int64_t last, std::int64_t vocab_size) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// Sequences of a set of globs.
+class TokenDataset {
+ public:
+  // Expands the globs (sorted; no match is an error), opens and validates every file and its ids. weights repeat or thin a source's windows:
+  // weight w contributes floor(w · windows) window visits per epoch (w = 1: each once).
+  TokenDataset(const std::vector<DataSource>& sources, std::int64_t seq_len, std::int64_t vocab_size);
+
+  std::int64_t num_sequences() const;  // windows of one epoch
+  std::int64_t num_tokens() const;
+  const std::vector<TokenFile>& files() const;
+  // inputs[seq_len], targets[seq_len] of window i in file order.
+  void read(std::int64_t sequence, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
+  // A hash of names, sizes and formats of the files.
+  std::uint64_t digest() const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// Which window is the n-th of the run. A pure function of (seed, epoch, n): no state, no rank. Epochs drop the tail that does not fill a
+// global batch. Without shuffle: file order. With: a keyed permutation per epoch.
+class SequenceOrder {
+ public:
+  SequenceOrder(std::int64_t num_sequences, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle);
+  std::int64_t batches_per_epoch() const;  // DataError at construction where 0: an epoch smaller than global_batch_size
+  std::int64_t dropped_per_epoch() const;
+  // Window index of sequence `slot` (0 … global_batch_size-1) of global batch `batch` (0 …, counted over the whole run).
+  std::int64_t window(std::int64_t batch, std::int64_t slot) const;
+  std::int64_t epoch_of(std::int64_t batch) const;
+
+ private:
+  std::int64_t num_sequences_, global_batch_size_;
+  std::uint64_t seed_;
+  bool shuffle_;
+};
+
+// Writes an llm.c file (u16 where every id fits and vocab_size <= 65536, else u32), atomically (temporary name, fsync, rename).
+void write_token_file(const std::string& path, std::span<const std::uint32_t> tokens, std::int64_t vocab_size);
+
+}  // namespace tessera
