@@ -1,0 +1,50 @@
+// The training job of one rank, from a resolved config to the last step.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "parallel/communicator.h"
+#include "parallel/mesh.h"
+#include "runtime/base/error.h"
+#include "runtime/config/job_config.h"
+#include "runtime/config/load.h"
+#include "runtime/device/device.h"
+
+namespace tessera {
+
+enum class ProgressMode : std::uint8_t { kPlain, kBar };
+
+// Everything the launcher prepared. References outlive the call.
+struct TrainContext {
+  const JobConfig& config;
+  ResolvedBatch batch;
+  MeshShape mesh;
+  Placement placement;
+  int world_rank = 0;
+  std::string host;
+  std::string run_directory;     // exists, or can be created by rank 0
+  std::string device_summary;    // for the header: "cpu, 2 threads, cpuset 0-1"
+  int num_threads = 1;
+  CommunicatorFactory& factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
+  Device& device;
+  ProgressMode progress = ProgressMode::kPlain;
+  std::function<bool()> stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step
+
+  int world_size() const { return mesh.num_ranks(); }
+};
+
+// Runs the job. Returns kDone, or kStoppedUnsaved where ranks agreed to stop on request. Errors are thrown: on return and on an agreed error
+// (every rank throws the same one: kinds ConfigError, DataError, NonFiniteError found by all) streams are finished, a barrier has passed and the
+// communicators are gone, so that the caller may finalise MPI; any other exception means that peers may be waiting.
+ExitCode train(const TrainContext& context);
+
+// Thrown by train() on every rank at once after the ranks agreed on an error of one of them: print on `rank` only, then leave in order.
+class AgreedError final : public std::runtime_error {
+ public:
+  AgreedError(ExitCode code, int rank, const std::string& line) : std::runtime_error(line), exit_code(code), rank(rank) {}
+  ExitCode exit_code;
+  int rank;  // world rank that found it
+};
+
+}  // namespace tessera
