@@ -2,7 +2,7 @@
 
 add_library(tessera_flags INTERFACE)
 # No contraction: a fused multiply-add exists only where it is written, so that bits do not depend on the compiler's mood.
-target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -ffp-contract=off -fno-math-errno)
+target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
 if(TESSERA_DEVELOPER)
   target_compile_options(tessera_flags INTERFACE -Werror)
 endif()
