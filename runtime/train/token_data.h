@@ -2,14 +2,20 @@
 // targets one further. Windows of one file start every seq_len tokens (neighbours share one token); a file of n tokens holds
 // floor((n - 1) / seq_len) windows; the tail is dropped and logged. Windows never cross files.
 //
+// Files hold token ids only: no target of a file is ever ignored. A file too short for one window is left out with a warning where others of its
+// source have windows, and refused otherwise.
+//
 // Formats: llm.c version 1 (magic 20240520, u16), version 7 (magic 20240801, u32) (256 i32 of header: magic, version, number of
-// tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened.
+// tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened: what is not token
+// data (text, gzip, another framework's format, big-endian) is refused by name. A raw file carries no magic: it is refused where its bytes read
+// as text or as wider integers, or where a Megatron index lies beside it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/job_config.h"
@@ -25,6 +31,9 @@ class TokenFile {
   // Token at position i; ids are not checked against a vocabulary here.
   std::uint32_t operator[](std::int64_t i) const;
   std::string format() const;  // "llm.c u16", "llm.c u32", "raw u16"
+  std::int64_t num_bytes() const;
+  // Device and inode: equal for two names of one file.
+  std::pair<std::uint64_t, std::uint64_t> identity() const;
   // DataError (file, position, id, vocab_size) at the first id outside [0, vocab_size) in [first, last).
   void check_ids(std::int64_t first, std::int64_t last, std::int64_t vocab_size) const;
 
@@ -36,8 +45,10 @@ class TokenFile {
 // Sequences of a set of globs.
 class TokenDataset {
  public:
-  // Expands the globs (sorted; no match is an error), opens and validates every file and its ids. weights repeat or thin a source's windows:
-  // weight w contributes floor(w · windows) window visits per epoch (w = 1: each once).
+  // Expands the globs (sorted by bytes; no match, and a file named twice, are errors), opens and validates every file. Ids are checked here for
+  // files up to 1 GiB, and for every window that read() returns. weights repeat or thin a source's windows:
+  // weight w contributes floor(w · windows) window visits per epoch (w = 1: each once; the part of
+  // w beyond whole passes takes windows spread evenly over the source).
   TokenDataset(const std::vector<DataSource>& sources, std::int64_t seq_len, std::int64_t vocab_size);
 
   std::int64_t num_sequences() const;  // windows of one epoch

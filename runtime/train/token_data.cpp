@@ -1,0 +1,371 @@
+#include "runtime/train/token_data.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <glob.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "runtime/base/error.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/train/foreign_format.h"
+#include "runtime/train/token_format.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kExpected =
+    "expected an llm.c token file (20240520 u16 or 20240801 u32) or raw little-endian u16 tokens";
+constexpr std::string_view kPrepareHint = "tessera data prepare turns text into token files";
+// Files up to this size have every id checked when a dataset opens; the windows of larger ones are checked as they are
+// read.
+constexpr std::int64_t kFullScanBytes = std::int64_t{1} << 30;
+constexpr std::size_t kSampleBytes = std::size_t{16} << 10;
+
+enum class Width { kU16, kU32 };
+
+// A read-only mapping of a whole file.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) {
+    // O_NONBLOCK: opening a pipe would wait for its writer.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) throw DataError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+    struct stat info {};
+    const bool known = ::fstat(descriptor, &info) == 0;
+    size_ = known ? static_cast<std::size_t>(info.st_size) : 0;
+    device_ = info.st_dev;
+    inode_ = info.st_ino;
+    const bool regular = known && S_ISREG(info.st_mode);
+    if (regular && size_ > 0) address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+    const int error = errno;
+    ::close(descriptor);
+    if (known && S_ISDIR(info.st_mode)) {
+      throw DataError(fmt::format("{}: is a directory; {}", path, kExpected),
+                      "name its files, e.g. a glob DIR/train-*.bin");
+    }
+    if (!regular) throw DataError(fmt::format("{}: is not a regular file; {}", path, kExpected));
+    if (size_ == 0) throw DataError(fmt::format("{}: is empty (0 bytes); {}", path, kExpected));
+    if (address_ == MAP_FAILED)
+      throw DataError(fmt::format("{}: cannot map {} bytes: {}", path, size_, std::strerror(error)));
+  }
+  ~Mapping() { ::munmap(address_, size_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(address_), size_}; }
+  std::pair<std::uint64_t, std::uint64_t> identity() const { return {device_, inode_}; }
+
+ private:
+  void* address_ = nullptr;
+  std::size_t size_ = 0;
+  std::uint64_t device_ = 0, inode_ = 0;
+};
+
+struct Layout {
+  Width width = Width::kU16;
+  std::size_t offset = 0;  // bytes before the first token
+  std::int64_t num_tokens = 0;
+  std::string format;
+};
+
+Layout read_header(const std::string& path, std::span<const std::byte> bytes, Width width) {
+  const bool narrow = width == Width::kU16;
+  if (bytes.size() < kTokenHeaderBytes) {
+    throw DataError(
+        fmt::format("{}: {} bytes, expected an llm.c header of {} bytes", path, bytes.size(), kTokenHeaderBytes));
+  }
+  std::array<std::int32_t, 3> header{};
+  std::memcpy(header.data(), bytes.data(), sizeof header);
+  const std::int32_t version = narrow ? kTokenVersionU16 : kTokenVersionU32;
+  if (header[1] != version) {
+    throw DataError(
+        fmt::format("{}: llm.c header {} has version {}, expected {}", path, header[0], header[1], version));
+  }
+  const std::int64_t payload = static_cast<std::int64_t>(bytes.size() - kTokenHeaderBytes);
+  const std::int64_t token_bytes = narrow ? 2 : 4;
+  if (header[2] < 0 || header[2] * token_bytes != payload) {
+    throw DataError(fmt::format("{}: the header counts {} tokens ({} bytes), found {} bytes after it", path, header[2],
+                                header[2] * token_bytes, payload),
+                    "the file was cut short or added to; copy or write it again");
+  }
+  return {width, kTokenHeaderBytes, header[2], narrow ? "llm.c u16" : "llm.c u32"};
+}
+
+// True where each token's upper half is zero in 32-bit words: 32 or 64-bit integers, not u16.
+bool looks_like_wider_integers(std::span<const std::byte> bytes) {
+  constexpr std::size_t kFewest = 64;
+  const std::size_t words = std::min(bytes.size(), kSampleBytes) / 4;
+  if (words < kFewest || bytes.size() % 4 != 0) return false;
+  bool any_low = false;
+  for (std::size_t i = 0; i < words; ++i) {
+    std::array<std::uint16_t, 2> halves{};
+    std::memcpy(halves.data(), bytes.data() + 4 * i, 4);
+    if (halves[1] != 0) return false;
+    any_low |= halves[0] != 0;
+  }
+  return any_low;
+}
+
+Layout detect(const std::string& path, std::span<const std::byte> bytes) {
+  if (bytes.size() >= 4) {
+    std::int32_t magic = 0;
+    std::memcpy(&magic, bytes.data(), sizeof magic);
+    if (magic == kTokenMagicU16) return read_header(path, bytes, Width::kU16);
+    if (magic == kTokenMagicU32) return read_header(path, bytes, Width::kU32);
+    const auto swapped = static_cast<std::int32_t>(__builtin_bswap32(static_cast<std::uint32_t>(magic)));
+    if (swapped == kTokenMagicU16 || swapped == kTokenMagicU32) {
+      throw DataError(fmt::format("{}: llm.c header {} is big-endian; expected little-endian", path, swapped));
+    }
+  }
+  if (const auto name = foreign_format(bytes.first(std::min<std::size_t>(bytes.size(), 512)))) {
+    throw DataError(fmt::format("{}: is {}; {}", path, *name, kExpected), std::string(kPrepareHint));
+  }
+  std::error_code ignored;
+  const std::filesystem::path index = std::filesystem::path(path).replace_extension(".idx");
+  if (index != std::filesystem::path(path) && std::filesystem::is_regular_file(index, ignored)) {
+    throw DataError(fmt::format("{}: is part of a Megatron dataset ({} lies beside it); {}", path,
+                                index.filename().string(), kExpected));
+  }
+  const std::size_t sample = std::min(bytes.size(), kSampleBytes);
+  if (looks_like_text(bytes.first(sample)) &&
+      looks_like_text(bytes.subspan(bytes.size() / 2, std::min(bytes.size() - bytes.size() / 2, sample)))) {
+    throw DataError(fmt::format("{}: looks like text; {}", path, kExpected), std::string(kPrepareHint));
+  }
+  if (bytes.size() % 2 != 0) {
+    throw DataError(fmt::format("{}: {} bytes without a header is an odd number; raw u16 tokens take 2 bytes each",
+                                path, bytes.size()),
+                    "the file was cut short, or is not token data");
+  }
+  if (looks_like_wider_integers(bytes)) {
+    throw DataError(fmt::format("{}: looks like 32 or 64-bit integers without a header; {}", path, kExpected));
+  }
+  return {Width::kU16, 0, static_cast<std::int64_t>(bytes.size() / 2), "raw u16"};
+}
+
+}  // namespace
+
+struct TokenFile::State {
+  explicit State(const std::string& name) : path(name), mapping(name), layout(detect(name, mapping.bytes())) {}
+
+  const std::uint16_t* u16() const {
+    return reinterpret_cast<const std::uint16_t*>(mapping.bytes().data() + layout.offset);
+  }
+  const std::uint32_t* u32() const {
+    return reinterpret_cast<const std::uint32_t*>(mapping.bytes().data() + layout.offset);
+  }
+
+  std::string path;
+  Mapping mapping;
+  Layout layout;
+};
+
+TokenFile TokenFile::open(const std::string& path) {
+  TokenFile file;
+  file.state_ = std::make_shared<const State>(path);
+  return file;
+}
+
+const std::string& TokenFile::path() const {
+  return state_->path;
+}
+std::int64_t TokenFile::num_tokens() const {
+  return state_->layout.num_tokens;
+}
+std::string TokenFile::format() const {
+  return state_->layout.format;
+}
+std::int64_t TokenFile::num_bytes() const {
+  return static_cast<std::int64_t>(state_->mapping.bytes().size());
+}
+std::pair<std::uint64_t, std::uint64_t> TokenFile::identity() const {
+  return state_->mapping.identity();
+}
+
+std::uint32_t TokenFile::operator[](std::int64_t i) const {
+  return state_->layout.width == Width::kU16 ? state_->u16()[i] : state_->u32()[i];
+}
+
+void TokenFile::check_ids(std::int64_t first, std::int64_t last, std::int64_t vocab_size) const {
+  require(0 <= first && first <= last && last <= num_tokens(), "check_ids: positions inside the file");
+  const auto largest = [&](const auto* tokens) {
+    std::uint32_t result = 0;
+    for (std::int64_t i = first; i < last; ++i) result = std::max<std::uint32_t>(result, tokens[i]);
+    return result;
+  };
+  const std::uint32_t maximum = state_->layout.width == Width::kU16 ? largest(state_->u16()) : largest(state_->u32());
+  if (first == last || maximum < static_cast<std::uint64_t>(std::max<std::int64_t>(vocab_size, 0))) return;
+  std::int64_t position = first;
+  while ((*this)[position] < static_cast<std::uint64_t>(std::max<std::int64_t>(vocab_size, 0))) ++position;
+  throw DataError(fmt::format("{}: token id {} at position {} is outside model.vocab_size {}", path(),
+                              (*this)[position], position, vocab_size),
+                  state_->layout.offset == 0
+                      ? "the file has no header: is it little-endian u16, made with this job's tokenizer?"
+                      : "use the tokenizer that made the file, or a larger vocab_size");
+}
+
+namespace {
+
+// The files of one glob, by name in byte order (glob(3) sorts by locale, which hosts need not share).
+std::vector<std::string> expand(const std::string& pattern) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const int error = errno;
+  ::globfree(&found);
+  if (result == GLOB_ABORTED)
+    throw DataError(fmt::format("{}: cannot read a directory: {}", pattern, std::strerror(error)));
+  // A file may be called `data[1].bin`.
+  if (paths.empty() && std::filesystem::exists(pattern)) paths.push_back(pattern);
+  if (paths.empty()) {
+    const bool is_pattern = pattern.find_first_of("*?[") != std::string::npos;
+    throw DataError(fmt::format("{}: {}", pattern, is_pattern ? "no file matches" : "no such file"),
+                    fmt::format("paths are relative to {}", std::filesystem::current_path().string()));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+struct TokenDataset::State {
+  struct FileWindows {
+    std::int64_t first_window = 0;  // among the windows of its source
+    std::int64_t num_windows = 0;
+    std::size_t file = 0;
+  };
+  struct Source {
+    std::int64_t num_windows = 0, first_visit = 0, num_visits = 0;
+    double weight = 1.0;
+    std::vector<FileWindows> files;  // those with at least one window
+  };
+
+  std::int64_t seq_len = 0, vocab_size = 0;
+  std::int64_t num_visits = 0, num_tokens = 0;
+  std::vector<TokenFile> files;
+  std::vector<Source> sources;
+
+  // Window of its source that visit `v` of num_visits reads: whole passes first, then the rest spread evenly over the
+  // source.
+  static std::int64_t window_of_visit(const Source& source, std::int64_t v) {
+    const std::int64_t passes = source.num_visits / source.num_windows;
+    if (v < passes * source.num_windows) return v % source.num_windows;
+    const std::int64_t rest = source.num_visits % source.num_windows;
+    const std::int64_t r = v - passes * source.num_windows;
+    return static_cast<std::int64_t>(static_cast<__int128>(r) * source.num_windows / rest);
+  }
+};
+
+TokenDataset::TokenDataset(const std::vector<DataSource>& sources, std::int64_t seq_len, std::int64_t vocab_size) {
+  require(seq_len > 0 && vocab_size > 0, "TokenDataset: seq_len and vocab_size are positive");
+  auto state = std::make_shared<State>();
+  state->seq_len = seq_len;
+  state->vocab_size = vocab_size;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> seen;  // file on disk -> the pattern that named it
+  std::int64_t dropped = 0;
+  std::vector<std::string> too_short;
+  for (const DataSource& given : sources) {
+    if (!(given.weight > 0) || !std::isfinite(given.weight)) {
+      throw DataError(fmt::format("{}: weight {}, expected a number above 0", given.path, given.weight));
+    }
+    State::Source source;
+    source.weight = given.weight;
+    source.first_visit = state->num_visits;
+    std::int64_t most = 0;  // tokens of the source's longest file
+    for (const std::string& path : expand(given.path)) {
+      TokenFile file = TokenFile::open(path);
+      const auto [place, is_new] = seen.emplace(file.identity(), given.path);
+      if (!is_new) {
+        throw DataError(fmt::format("{}: named twice, by '{}' and '{}'", path, place->second, given.path),
+                        "to read a file more than once per epoch give its source a weight");
+      }
+      const std::int64_t tokens = file.num_tokens();
+      const std::int64_t windows = tokens > 0 ? (tokens - 1) / seq_len : 0;
+      if (file.num_bytes() <= kFullScanBytes) file.check_ids(0, tokens, vocab_size);
+      if (windows > 0) source.files.push_back({source.num_windows, windows, state->files.size()});
+      if (windows == 0)
+        too_short.push_back(fmt::format("{}: {} tokens, need {} for one window: not used", path, tokens, seq_len + 1));
+      most = std::max(most, tokens);
+      source.num_windows += windows;
+      state->num_tokens += tokens;
+      dropped += tokens - (windows > 0 ? windows * seq_len + 1 : 0);
+      state->files.push_back(std::move(file));
+    }
+    if (source.num_windows == 0) {
+      throw DataError(fmt::format("{}: {} tokens, need {} (seq_len {} + 1) for one window", given.path, most,
+                                  seq_len + 1, seq_len));
+    }
+    // The small term keeps a weight such as 0.29 of 100 windows at 29: the product is 28.999999999999996 in double.
+    source.num_visits =
+        static_cast<std::int64_t>(std::floor(given.weight * static_cast<double>(source.num_windows) + 1e-9));
+    if (source.num_visits == 0) {
+      throw DataError(fmt::format("{}: weight {} of {} windows is less than one window per epoch", given.path,
+                                  given.weight, source.num_windows));
+    }
+    state->num_visits += source.num_visits;
+    state->sources.push_back(std::move(source));
+  }
+  for (const std::string& message : too_short) log::warn(message);
+  log::info(
+      fmt::format("data: {} files, {} tokens, {} sequences of {} per epoch; {} tokens at the ends of files dropped",
+                  state->files.size(), state->num_tokens, state->num_visits, seq_len, dropped));
+  state_ = std::move(state);
+}
+
+std::int64_t TokenDataset::num_sequences() const {
+  return state_->num_visits;
+}
+std::int64_t TokenDataset::num_tokens() const {
+  return state_->num_tokens;
+}
+const std::vector<TokenFile>& TokenDataset::files() const {
+  return state_->files;
+}
+
+void TokenDataset::read(std::int64_t sequence, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const {
+  const State& state = *state_;
+  require(0 <= sequence && sequence < state.num_visits, "TokenDataset::read: sequence inside the epoch");
+  require(static_cast<std::int64_t>(inputs.size()) == state.seq_len && inputs.size() == targets.size(),
+          "TokenDataset::read: seq_len inputs and targets");
+  const auto source =
+      std::prev(std::upper_bound(state.sources.begin(), state.sources.end(), sequence,
+                                 [](std::int64_t s, const State::Source& x) { return s < x.first_visit; }));
+  const std::int64_t window = State::window_of_visit(*source, sequence - source->first_visit);
+  const auto place =
+      std::prev(std::upper_bound(source->files.begin(), source->files.end(), window,
+                                 [](std::int64_t w, const State::FileWindows& x) { return w < x.first_window; }));
+  const TokenFile& file = state.files[place->file];
+  const std::int64_t first = (window - place->first_window) * state.seq_len;
+  file.check_ids(first, first + state.seq_len + 1, state.vocab_size);
+  for (std::int64_t i = 0; i < state.seq_len; ++i) {
+    inputs[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(file[first + i]);
+    targets[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(file[first + i + 1]);
+  }
+}
+
+std::uint64_t TokenDataset::digest() const {
+  std::uint64_t digest = hash_string("token dataset");
+  for (const State::Source& source : state_->sources) {
+    digest = hash_string(fmt::format("{} {}", source.weight, source.num_visits), digest);
+  }
+  for (const TokenFile& file : state_->files) {
+    // The name without its folder: the same files on another cluster are the same data.
+    digest = hash_string(fmt::format("{}\n{}\n{}", std::filesystem::path(file.path()).filename().string(),
+                                     file.num_tokens(), file.format()),
+                         digest);
+  }
+  return digest;
+}
+
+}  // namespace tessera
