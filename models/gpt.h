@@ -1,16 +1,19 @@
-// GPT as a parameter table and segments with explicit forward and backward. Two families from one description: GPT-2 (layernorm, learned
-// positions, GELU, biases, tied) and Llama (rmsnorm, rope, SwiGLU, grouped-query attention, untied).
+// GPT as a parameter table and segments with explicit forward and backward. Two families from one description: GPT-2
+// (layernorm, learned positions, GELU, biases, tied) and Llama (rmsnorm, rope, SwiGLU, grouped-query attention,
+// untied).
 //
-// Legend: B sequences per micro-batch, S positions, T = B*S, H hidden_size, I intermediate_size, Hq/Hk query and kv heads, D head_dim, V vocabulary.
+// Legend: B sequences per micro-batch, S positions, T = B*S, H hidden_size, I intermediate_size, Hq/Hk query and kv
+// heads, D head_dim, V vocabulary.
 //
-// Parameter names and order (Linear weights are [out, in]); bias entries only where model.bias, position only where learned:
+// Parameter names and order (Linear weights are [out, in]); bias entries only where model.bias, position only where
+// learned:
 //   embedding.token.weight [V, H]; embedding.position.weight [S, H]
-//   block.L.attention_norm.{weight,bias} [H]; block.L.attention.{query [Hq*D, H], key, value [Hk*D, H], output [H, Hq*D]}.{weight,bias}
-//   block.L.feed_forward_norm.{weight,bias}; block.L.feed_forward.gate.{weight,bias} [I, H] (gated kinds only);
-//   block.L.feed_forward.up.{weight,bias} [I, H]; block.L.feed_forward.down.{weight,bias} [H, I]
+//   block.L.attention_norm.{weight,bias} [H]; block.L.attention.{query [Hq*D, H], key, value [Hk*D, H], output [H,
+//   Hq*D]}.{weight,bias} block.L.feed_forward_norm.{weight,bias}; block.L.feed_forward.gate.{weight,bias} [I, H] (gated
+//   kinds only); block.L.feed_forward.up.{weight,bias} [I, H]; block.L.feed_forward.down.{weight,bias} [H, I]
 //   final_norm.{weight,bias} [H]; head.weight [V, H] (only where not tied; never a bias)
-// Norm biases exist for layernorm with model.bias only. Initial values: matrices N(0, init_std), the two projections into the residual stream
-// (attention.output, feed_forward.down) N(0, init_std / √(2 num_layers)), gains 1, biases 0.
+// Norm biases exist for layernorm with model.bias only. Initial values: matrices N(0, init_std), the two projections
+// into the residual stream (attention.output, feed_forward.down) N(0, init_std / √(2 num_layers)), gains 1, biases 0.
 #pragma once
 
 #include <memory>
@@ -35,30 +38,34 @@ struct MicroBatch {
 
 // What one micro-batch's head says.
 struct LossSum {
-  ExactSum sum;                    // of the fp32 token losses that are not ignored
-  float max_loss = 0;              // largest token loss; -inf where all are ignored
-  std::int64_t num_targets = 0;    // not ignored
+  ExactSum sum;                  // of the fp32 token losses that are not ignored
+  float max_loss = 0;            // largest token loss; -inf where all are ignored
+  std::int64_t num_targets = 0;  // not ignored
 };
 
-// Views of a segment's parameters (or gradients), in the order of SegmentSpec::parameters. A tied table appears in both "embedding" and
-// "head"; its two gradients are different views.
+// Views of a segment's parameters (or gradients), in the order of SegmentSpec::parameters. A tied table appears in both
+// "embedding" and "head"; its two gradients are different views.
 using ParameterViews = std::span<const TensorView>;
 
-// Runs segments of one micro-batch at a time per slot; owns the activations between forward and backward (kActivations) and the residual stream.
+// Runs segments of one micro-batch at a time per slot; owns the activations between forward and backward (kActivations)
+// and the residual stream.
 class GptRunner {
  public:
-  GptRunner(const ModelConfig& model, const LossConfig& loss, std::int64_t micro_batch_size, Device& device, StreamView compute);
+  GptRunner(const ModelConfig& model, const LossConfig& loss, std::int64_t micro_batch_size, Device& device,
+            StreamView compute);
   ~GptRunner();
 
   // Segments by index: 0 embedding, 1 … num_layers blocks, num_layers + 1 head.
-  // Training forward of embedding or block; saves what backward needs. slot: which micro-batch in flight (0 without pipelining).
+  // Training forward of embedding or block; saves what backward needs. slot: which micro-batch in flight (0 without
+  // pipelining).
   void forward(int segment, const MicroBatch& batch, ParameterViews parameters, int slot = 0);
-  // The head with its loss, forward and backward in one (gradients of rows scaled by gradient_scale, see ops::head_loss): assigns or adds the
-  // head's gradients, leaves the residual gradient for the last block.
-  LossSum head_loss(const MicroBatch& batch, ParameterViews parameters, ParameterViews gradients, bool accumulate, float gradient_scale,
-                    int slot = 0);
+  // The head with its loss, forward and backward in one (gradients of rows scaled by gradient_scale, see
+  // ops::head_loss): assigns or adds the head's gradients, leaves the residual gradient for the last block.
+  LossSum head_loss(const MicroBatch& batch, ParameterViews parameters, ParameterViews gradients, bool accumulate,
+                    float gradient_scale, int slot = 0);
   // Backward of block or embedding; assigns or adds (accumulate) gradients; frees what forward saved.
-  void backward(int segment, const MicroBatch& batch, ParameterViews parameters, ParameterViews gradients, bool accumulate, int slot = 0);
+  void backward(int segment, const MicroBatch& batch, ParameterViews parameters, ParameterViews gradients,
+                bool accumulate, int slot = 0);
 
   // Evaluation: nothing is saved, dropout off; call forward_only for segments in order, then evaluate_head or logits.
   void forward_only(int segment, const MicroBatch& batch, ParameterViews parameters, int slot = 0);

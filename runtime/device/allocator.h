@@ -46,7 +46,7 @@ class Buffer {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   MemoryCategory category_ = MemoryCategory::kWorkspace;
-  std::unique_ptr<Uses> uses_;
+  std::shared_ptr<Uses> uses_;  // never shared; unlike unique_ptr it lets Uses stay incomplete here
 };
 
 class Allocator {
