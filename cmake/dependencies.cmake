@@ -1,5 +1,5 @@
-# Every third party, found once. Each is linked only by the library whose room it lives in (docs/design.md, section 4).
-find_package(PkgConfig REQUIRED)
+# Every third party, found once. Each is linked only by the library whose room it lives in (docs/design.md, section Folders;
+# docs/dependencies.md says what each is for).
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(fmt REQUIRED)
@@ -8,9 +8,6 @@ find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
-pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
-pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
 endif()
@@ -21,12 +18,29 @@ else()
   set(YAML_CPP_TARGET yaml-cpp)
 endif()
 
-# oneDNN's own CMake package asks for OpenCL's development files, which its Debian package does not bring: the library and its headers
-# are found by hand. The headers of both generations (2 and 3) lie in oneapi/dnnl.
-find_library(DNNL_LIBRARY NAMES dnnl)
-find_path(DNNL_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.hpp)
-if(NOT DNNL_LIBRARY OR NOT DNNL_INCLUDE_DIR)
-  message(FATAL_ERROR "oneDNN not found (libdnnl-dev or libonednn-dev); tools/install_dependencies installs it")
-endif()
-add_library(DNNL::dnnl UNKNOWN IMPORTED)
-set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION "${DNNL_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${DNNL_INCLUDE_DIR}")
+# tessera_find(TARGET HEADER header PACKAGE name LIBRARIES names…): an imported target for a library that is found by its files.
+# For those whose packages describe themselves badly or not at all: oneDNN's CMake file asks for OpenCL's development files, and
+# sentencepiece's pkg-config file for protobuf's, which Debian does not install with them.
+function(tessera_find TARGET)
+  cmake_parse_arguments(ARG "" "HEADER;PACKAGE" "LIBRARIES" ${ARGN})
+  string(MAKE_C_IDENTIFIER ${TARGET} ID)
+  find_path(${ID}_INCLUDE_DIR NAMES ${ARG_HEADER})
+  mark_as_advanced(${ID}_INCLUDE_DIR)
+  set(FILES)
+  foreach(NAME ${ARG_LIBRARIES})
+    find_library(${ID}_${NAME}_LIBRARY NAMES ${NAME})
+    mark_as_advanced(${ID}_${NAME}_LIBRARY)
+    list(APPEND FILES ${${ID}_${NAME}_LIBRARY})
+  endforeach()
+  if(NOT ${ID}_INCLUDE_DIR OR FILES MATCHES "NOTFOUND" OR NOT FILES)
+    message(FATAL_ERROR "${ARG_PACKAGE} not found; tools/install_dependencies installs it")
+  endif()
+  add_library(${TARGET} INTERFACE IMPORTED GLOBAL)
+  set_target_properties(${TARGET} PROPERTIES INTERFACE_LINK_LIBRARIES "${FILES}" INTERFACE_INCLUDE_DIRECTORIES "${${ID}_INCLUDE_DIR}")
+endfunction()
+
+tessera_find(DNNL::dnnl HEADER oneapi/dnnl/dnnl.hpp LIBRARIES dnnl PACKAGE "oneDNN (libdnnl-dev or libonednn-dev)")
+tessera_find(hwloc::hwloc HEADER hwloc.h LIBRARIES hwloc PACKAGE libhwloc-dev)
+tessera_find(xxhash::xxhash HEADER xxhash.h LIBRARIES xxhash PACKAGE libxxhash-dev)
+tessera_find(sentencepiece::sentencepiece HEADER sentencepiece_processor.h LIBRARIES sentencepiece sentencepiece_train
+             PACKAGE libsentencepiece-dev)

@@ -32,9 +32,10 @@ function(tessera_library NAME)
 endfunction()
 
 # tessera_tests(FOLDER [DEPENDS libs...]): tests/FOLDER/*.cpp make the program test_FOLDER.
-# (gtest_discover_tests asks the program for its tests when ctest runs.)
+# Labels: "mpi" for suites whose name starts with Mpi, which start processes with mpirun and run one at a time, and "unit" for the others,
+# ranks as threads included: those are what the sanitizers see. (ctest asks the program for its tests when it runs.)
 function(tessera_tests FOLDER)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/*.cpp)
   if(SOURCES)
     add_executable(test_${FOLDER} ${SOURCES})
@@ -42,6 +43,9 @@ function(tessera_tests FOLDER)
     target_compile_definitions(test_${FOLDER} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                      TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
     include(GoogleTest)
-    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "-Mpi*:*/Mpi*"
+                         TEST_LIST ${FOLDER}_UNIT PROPERTIES TIMEOUT 300 LABELS unit)
+    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "Mpi*:*/Mpi*"
+                         TEST_LIST ${FOLDER}_MPI PROPERTIES TIMEOUT 300 LABELS mpi RUN_SERIAL TRUE)
   endif()
 endfunction()
