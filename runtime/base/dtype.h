@@ -7,7 +7,18 @@
 
 namespace tessera {
 
-enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64, kUInt8, kUInt16, kInt32, kUInt32, kInt64, kUInt64 };
+enum class DType : std::uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kFloat64,
+  kUInt8,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64
+};
 
 // Bytes of one element.
 std::size_t size_of(DType dtype);

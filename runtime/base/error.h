@@ -42,12 +42,12 @@ class Error : public std::runtime_error {
   std::source_location where_;
 };
 
-#define TESSERA_ERROR_TYPE(Name, Code)                                                        \
-  class Name final : public Error {                                                           \
-   public:                                                                                    \
-    explicit Name(std::string message, std::string hint = {},                                 \
-                  std::source_location where = std::source_location::current())               \
-        : Error(ExitCode::Code, std::move(message), std::move(hint), where) {}                \
+#define TESSERA_ERROR_TYPE(Name, Code)                                          \
+  class Name final : public Error {                                             \
+   public:                                                                      \
+    explicit Name(std::string message, std::string hint = {},                   \
+                  std::source_location where = std::source_location::current()) \
+        : Error(ExitCode::Code, std::move(message), std::move(hint), where) {}  \
   };
 
 TESSERA_ERROR_TYPE(ConfigError, kUsage)

@@ -1,9 +1,10 @@
-// Exact sums of floating-point numbers in fixed-point integer limbs: the result depends on the set of addends alone, never on
-// their order, grouping, threads or ranks. Used for the gradient norm (sum of squares) and for losses (sum of values).
+// Exact sums of floating-point numbers in fixed-point integer limbs: the result depends on the set of addends alone,
+// never on their order, grouping, threads or ranks. Used for the gradient norm (sum of squares) and for losses (sum of
+// values).
 //
-// Representation: limb k holds a signed multiple of 2^(32k + kLowestExponent); limbs are summed as plain integers, so two
-// partial sums are merged by adding limbs (all-reduce them as i64 SUM). Each addend touches a limb with less than 2^32 in
-// magnitude, so 2^30 addends fit between calls of normalise(); add() and add_squares() normalise by themselves.
+// Representation: limb k holds a signed multiple of 2^(32k + kLowestExponent); limbs are summed as plain integers, so
+// two partial sums are merged by adding limbs (all-reduce them as i64 SUM). Each addend touches a limb with less than
+// 2^32 in magnitude, so 2^30 addends fit between calls of normalise(); add() and add_squares() normalise by themselves.
 // fp32 denormals count as zero (the float environment flushes them everywhere, see float_environment.h).
 #pragma once
 
@@ -16,9 +17,9 @@ namespace tessera {
 
 class ExactSum {
  public:
-  static constexpr int kNumLimbs = 20;               // 640 bits
-  static constexpr int kLowestExponent = -320;       // squares of fp32 reach 2^-252 (normal) and 2^256
-  static constexpr int kNumWords = kNumLimbs + 2;    // limbs, then the counts of NaN/inf addends and of addends
+  static constexpr int kNumLimbs = 20;             // 640 bits
+  static constexpr int kLowestExponent = -320;     // squares of fp32 reach 2^-252 (normal) and 2^256
+  static constexpr int kNumWords = kNumLimbs + 2;  // limbs, then the counts of NaN/inf addends and of addends
 
   // Adds n values. Any fp32; NaN and infinities are only counted.
   void add(const float* values, std::size_t n);

@@ -1,4 +1,5 @@
-// Rounding and denormal mode are part of the numerics: round to nearest, denormals flushed (inputs and results), on every thread.
+// Rounding and denormal mode are part of the numerics: round to nearest, denormals flushed (inputs and results), on
+// every thread.
 #pragma once
 
 namespace tessera {

@@ -1,9 +1,9 @@
 // The caching allocator and the buffers it hands out.
 //
-// Segments come from a MemoryResource (one per category, the device's by default); freed blocks are split, coalesced and reused
-// for the same resource before a new segment is taken. Blocks are 64-byte aligned and rounded up to 64 bytes.
-// Buffers are stream-ordered: a freed block is reused at once for work of the stream it was allocated on, and for others only when
-// every stream named by record_use() has passed the point of the release.
+// Segments come from a MemoryResource (one per category, the device's by default); freed blocks are split, coalesced
+// and reused for the same resource before a new segment is taken. Blocks are 64-byte aligned and rounded up to 64
+// bytes. Buffers are stream-ordered: a freed block is reused at once for work of the stream it was allocated on, and
+// for others only when every stream named by record_use() has passed the point of the release.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,13 @@ class Buffer {
   std::size_t size_bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
   template <typename T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
   template <typename T>
-  std::span<T> span() const { return {static_cast<T*>(data_), bytes_ / sizeof(T)}; }
+  std::span<T> span() const {
+    return {static_cast<T*>(data_), bytes_ / sizeof(T)};
+  }
 
   // The block is also used by work enqueued so far on `stream`.
   void record_use(StreamView stream);
@@ -56,10 +60,11 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // From now on, blocks of this category come from `resource`, which must outlive the allocator (or reset_resource). Only while no
-  // block of the category is live.
+  // From now on, blocks of this category come from `resource`, which must outlive the allocator (or reset_resource).
+  // Only while no block of the category is live.
   void set_resource(MemoryCategory category, MemoryResource& resource);
-  // Refuses (DeviceError, naming category, bytes asked, bytes live and the limit) what would bring reserved above it. 0: no limit.
+  // Refuses (DeviceError, naming category, bytes asked, bytes live and the limit) what would bring reserved above it.
+  // 0: no limit.
   void set_limit(std::size_t bytes);
 
   // Thread-safe. 0 bytes give an empty buffer. Contents are undefined.

@@ -1,4 +1,5 @@
-// What the allocator reports. allocated: live bytes handed out (rounded up as handed out); reserved: bytes held from the device.
+// What the allocator reports. allocated: live bytes handed out (rounded up as handed out); reserved: bytes held from
+// the device.
 #pragma once
 
 #include <array>
@@ -7,7 +8,15 @@
 
 namespace tessera {
 
-enum class MemoryCategory : std::uint8_t { kParameters, kGradients, kOptimizer, kActivations, kGathered, kWorkspace, kCommunication };
+enum class MemoryCategory : std::uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kGathered,
+  kWorkspace,
+  kCommunication
+};
 inline constexpr int kNumMemoryCategories = 7;
 // "parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "communication".
 std::string_view name_of(MemoryCategory category);

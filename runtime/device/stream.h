@@ -1,8 +1,9 @@
 // Streams, events and the views through which everything asynchronous is addressed. No default stream exists.
 //
-// CPU: the compute stream is inline (enqueue runs the work on the caller's thread before it returns; wait() blocks the caller);
-// communication streams run their queue in order on a thread of their own. An exception thrown by queued work poisons the stream:
-// later work is dropped, and the exception is rethrown by synchronize() of the stream or of an event recorded after it.
+// CPU: the compute stream is inline (enqueue runs the work on the caller's thread before it returns; wait() blocks the
+// caller); communication streams run their queue in order on a thread of their own. An exception thrown by queued work
+// poisons the stream: later work is dropped, and the exception is rethrown by synchronize() of the stream or of an
+// event recorded after it.
 #pragma once
 
 #include <functional>

@@ -18,7 +18,9 @@ struct TensorView {
   std::int64_t num_elements() const { return shape.num_elements(); }
   explicit operator bool() const { return data != nullptr; }
   template <typename T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
 };
 
 struct ConstTensorView {
@@ -32,7 +34,9 @@ struct ConstTensorView {
   std::int64_t num_elements() const { return shape.num_elements(); }
   explicit operator bool() const { return data != nullptr; }
   template <typename T>
-  const T* as() const { return static_cast<const T*>(data); }
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
 };
 
 }  // namespace tessera

@@ -1,0 +1,114 @@
+#include "runtime/base/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <mutex>
+
+#include "runtime/base/error.h"
+
+namespace tessera::log {
+namespace {
+
+// The sinks lock themselves; the mutex guards what is exchanged: the identity and the sinks.
+struct Global {
+  std::mutex mutex;
+  std::string identity;
+  bool terminal_enabled = true;
+  std::shared_ptr<spdlog::sinks::sink> terminal = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::shared_ptr<spdlog::sinks::sink> file;
+
+  Global() { terminal->set_pattern("%v"); }
+};
+
+Global& global() {
+  static auto* instance = new Global;  // never destroyed: threads may still log while the process exits
+  return *instance;
+}
+
+void write(spdlog::sinks::sink& sink, spdlog::level::level_enum level, const std::string& text) {
+  sink.log(spdlog::details::log_msg("tessera", level, text));
+  sink.flush();
+}
+
+void message(spdlog::level::level_enum level, std::string_view text) {
+  std::shared_ptr<spdlog::sinks::sink> file;
+  std::shared_ptr<spdlog::sinks::sink> terminal;
+  std::string prefix;
+  {
+    const std::lock_guard lock(global().mutex);
+    file = global().file;
+    if (global().terminal_enabled && level >= spdlog::level::warn) terminal = global().terminal;
+    if (!file && !terminal) return;
+    prefix = global().identity;
+  }
+  if (!prefix.empty()) prefix += ' ';
+  try {
+    if (file) write(*file, level, fmt::format("{}{}", prefix, text));
+    if (terminal) {
+      const std::string_view kind = level >= spdlog::level::err ? "error" : "warning";
+      write(*terminal, level, fmt::format("{}{}: {}", prefix, kind, text));
+    }
+  } catch (const std::exception&) {
+    // A full disk must not end a training run through its log.
+  }
+}
+
+}  // namespace
+
+void set_identity(int world_rank, int world_size, std::string host) {
+  const std::lock_guard lock(global().mutex);
+  global().identity = fmt::format("[rank {}/{} {}]", world_rank, world_size, host);
+}
+
+std::string identity() {
+  const std::lock_guard lock(global().mutex);
+  return global().identity;
+}
+
+void open_file(const std::string& path) {
+  std::shared_ptr<spdlog::sinks::sink> file;
+  try {
+    file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
+  } catch (const spdlog::spdlog_ex& failure) {
+    throw ConfigError(fmt::format("log file {}: cannot be opened: {}", path, failure.what()),
+                      "the run directory must be writable");
+  }
+  file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  const std::lock_guard lock(global().mutex);
+  global().file = std::move(file);
+}
+
+void set_terminal(bool enabled) {
+  const std::lock_guard lock(global().mutex);
+  global().terminal_enabled = enabled;
+}
+
+void debug(std::string_view text) {
+  message(spdlog::level::debug, text);
+}
+void info(std::string_view text) {
+  message(spdlog::level::info, text);
+}
+void warn(std::string_view text) {
+  message(spdlog::level::warn, text);
+}
+void error(std::string_view text) {
+  message(spdlog::level::err, text);
+}
+
+void flush() {
+  const std::lock_guard lock(global().mutex);
+  if (global().file) global().file->flush();
+}
+
+void close() {
+  const std::lock_guard lock(global().mutex);
+  if (global().file) global().file->flush();
+  global().file.reset();
+}
+
+}  // namespace tessera::log
