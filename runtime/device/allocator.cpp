@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -13,11 +12,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/device/event_state.h"
+#include "runtime/device/forbidden_memory.h"
 #include "runtime/device/memory_pool.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace tessera {
 namespace {
@@ -33,14 +29,6 @@ std::size_t block_bytes(std::size_t bytes) {
 
 std::size_t index_of(MemoryCategory category) {
   return static_cast<std::size_t>(category);
-}
-
-// Under AddressSanitizer the block reads as NaN until it is written, and ends where the caller's bytes end.
-void prepare([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  ASAN_UNPOISON_MEMORY_REGION(data, bytes);
-  std::memset(data, 0xFF, bytes);
-#endif
 }
 
 }  // namespace
@@ -183,7 +171,7 @@ Buffer Allocator::allocate(std::size_t bytes, MemoryCategory category, StreamVie
     state_->release_excess();
     state_->update_reserved();
   }
-  prepare(data, bytes);
+  allow_as_undefined(data, bytes);
   buffer.owner_ = this;
   buffer.data_ = data;
   buffer.bytes_ = bytes;

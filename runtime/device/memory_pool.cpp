@@ -6,26 +6,10 @@
 
 #include "runtime/base/error.h"
 #include "runtime/device/event_state.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
+#include "runtime/device/forbidden_memory.h"
 
 namespace tessera {
 namespace {
-
-// Under AddressSanitizer a free block is as forbidden as freed heap memory.
-void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  ASAN_POISON_MEMORY_REGION(data, bytes);
-#endif
-}
-
-void allow([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  ASAN_UNPOISON_MEMORY_REGION(data, bytes);
-#endif
-}
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -139,7 +123,7 @@ void MemoryPool::make_free(Blocks::iterator block) {
   block->second.stream = nullptr;
   block->second.own = Event();
   block->second.uses.clear();
-  forbid(block->first, block->second.bytes);
+  forbid_memory(block->first, block->second.bytes);
   if (const auto next = std::next(block); next != blocks_.end() && can_merge(block, next)) {
     free_.erase({next->second.bytes, next->first});
     block->second.bytes += next->second.bytes;
@@ -224,7 +208,7 @@ std::size_t MemoryPool::release_block(Blocks::iterator block, std::size_t wanted
   }
   const std::size_t going = static_cast<std::size_t>(end - begin);
   free_.erase({bytes, block_begin});
-  allow(begin, going);
+  allow_memory(begin, going);
   resource_.deallocate(begin, going);
   reserved_ -= going;
   if (end < block_end) {
