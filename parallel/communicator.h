@@ -1,18 +1,22 @@
-// Collectives of one group: one options struct and one function per collective, all asynchronous on a stream, all returning a Work.
+// Collectives of one group: one options struct and one function per collective, all asynchronous on a stream, all
+// returning a Work.
 //
-// The public functions validate, record the call, handle the trivial case (a group of one copies and is done) and dispatch to the
-// backend (shm/, mpi/, threads/; nccl/ later). Calls of one communicator match by order alone; every rank makes the same calls in the
-// same order. Floating-point sums follow ops::tree_sum over the ranks of the group in group order, on every backend: same bits.
-// One thread (stream) uses a communicator at a time.
+// The public functions validate, record the call, handle the trivial case (a group of one copies and is done) and
+// dispatch to the backend (shm/, mpi/, threads/; nccl/ later). Calls of one communicator match by order alone; every
+// rank makes the same calls in the same order. Floating-point sums follow ops::tree_sum over the ranks of the group in
+// group order, on every backend: same bits. One thread (stream) uses a communicator at a time.
 //
-// Memory: input must stay unchanged and output untouched from the call until the Work is done. Where the backend has shared memory
-// (CommunicatorFactory::shared_memory) and buffers come from it, peers read them where they lie; other memory is staged.
+// Memory: input must stay unchanged and output untouched from the call until the Work is done. Where the backend has
+// shared memory (CommunicatorFactory::shared_memory) and buffers come from it, peers read them where they lie; other
+// memory is staged.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/mesh.h"
@@ -29,19 +33,19 @@ std::string_view name_of(CollectiveOp op);
 
 // What the call is for. Part of the identity of a call; never influences data.
 struct CollectiveTag {
-  std::string what;              // "root", "block.3", "norm"; a unit or a decision
-  std::string phase;             // "forward", "backward", "update", "evaluate", …
+  std::string what;   // "root", "block.3", "norm"; a unit or a decision
+  std::string phase;  // "forward", "backward", "update", "evaluate", …
   std::int64_t step = 0;
-  int micro_batch = -1;          // -1: none
+  int micro_batch = -1;  // -1: none
 };
 
 // One call as it is recorded.
 struct CollectiveRecord {
   std::string_view group;
-  std::uint64_t sequence = 0;    // per group, from 0
+  std::uint64_t sequence = 0;  // per group, from 0
   CollectiveOp op = CollectiveOp::kBarrier;
   ReduceOp reduce = ReduceOp::kSum;
-  int root = -1;                 // root of a broadcast, peer of send and recv (group rank)
+  int root = -1;  // root of a broadcast, peer of send and recv (group rank)
   DType dtype = DType::kUInt8;
   std::uint64_t num_elements = 0;  // of the input on this rank; for all_gather the shard
   const CollectiveTag* tag = nullptr;
@@ -54,8 +58,8 @@ class CollectiveObserver {
   virtual void on_call(const CollectiveRecord& record) = 0;
 };
 
-// The handle of one call. done(): the local result is there and local buffers may be reused. wait(stream) orders a stream behind
-// it; synchronize() blocks the host and rethrows a failure; neither stands in for the other. Copyable.
+// The handle of one call. done(): the local result is there and local buffers may be reused. wait(stream) orders a
+// stream behind it; synchronize() blocks the host and rethrows a failure; neither stands in for the other. Copyable.
 class Work {
  public:
   Work() = default;
@@ -68,8 +72,9 @@ class Work {
   Event event_;
 };
 
-// output[rank r's part] = input of rank r. count: elements per rank; output holds size() · count. In place where input lies at its own
-// part of output. Ring-free: each rank reads size()-1 parts, bytes = (size()-1)·count·size_of(dtype) per rank.
+// output[rank r's part] = input of rank r. count: elements per rank; output holds size() · count. In place where input
+// lies at its own part of output. Ring-free: each rank reads size()-1 parts, bytes = (size()-1)·count·size_of(dtype)
+// per rank.
 struct AllGatherOptions {
   const void* input = nullptr;
   void* output = nullptr;
@@ -78,9 +83,9 @@ struct AllGatherOptions {
   CollectiveTag tag;
 };
 
-// Each part: output (counts[rank()] elements) = sum over ranks of their input's rank()-th slice; input holds sum(counts) elements, slices
-// in rank order. Several parts are one call (a tied matrix has two). Output may alias the own slice of input. Every rank reads its slice of
-// every peer: steps 1, bytes = (size()-1)·counts[rank()].
+// Each part: output (counts[rank()] elements) = sum over ranks of their input's rank()-th slice; input holds
+// sum(counts) elements, slices in rank order. Several parts are one call (a tied matrix has two). Output may alias the
+// own slice of input. Every rank reads its slice of every peer: steps 1, bytes = (size()-1)·counts[rank()].
 struct ReduceScatterPart {
   const void* input = nullptr;
   void* output = nullptr;
@@ -130,9 +135,9 @@ class Communicator {
   virtual ~Communicator() = default;
 
   const Group& group() const { return group_; }
-  int rank() const { return rank_; }                       // within the group
+  int rank() const { return rank_; }  // within the group
   int size() const { return static_cast<int>(group_.members.size()); }
-  virtual std::string_view backend() const = 0;            // "shm", "mpi", "threads"
+  virtual std::string_view backend() const = 0;  // "shm", "mpi", "threads"
   std::uint64_t num_calls() const { return sequence_; }
 
   Work all_gather(const AllGatherOptions& options, StreamView stream);
@@ -146,8 +151,8 @@ class Communicator {
  protected:
   Communicator(Group group, int rank, std::shared_ptr<CollectiveObserver> observer);
 
-  // What a backend implements: called in stream order on the stream's thread, size() > 1 and arguments valid; blocks until the local
-  // result is complete and local buffers may be reused.
+  // What a backend implements: called in stream order on the stream's thread, size() > 1 and arguments valid; blocks
+  // until the local result is complete and local buffers may be reused.
   virtual void run_all_gather(const AllGatherOptions& options) = 0;
   virtual void run_reduce_scatter(const ReduceScatterOptions& options) = 0;
   virtual void run_all_reduce(const AllReduceOptions& options) = 0;
@@ -156,27 +161,43 @@ class Communicator {
   virtual void run_recv(const RecvOptions& options) = 0;
   virtual void run_barrier() = 0;
 
+  // The call that a run_* is executing: what a failure names, and what backends compare between members.
+  struct Call {
+    CollectiveOp op = CollectiveOp::kBarrier;
+    std::uint64_t sequence = 0;
+    CollectiveTag tag;
+  };
+  const Call& current_call() const { return current_; }
+
  private:
+  // Tells the observer, which may refuse, and only then takes the next sequence number.
+  Call record(CollectiveRecord record, const CollectiveTag& tag);
+  // Queues `body` as the given call. The communicator must outlive the stream's queue.
+  Work dispatch(Call call, StreamView stream, std::function<void()> body);
+
   Group group_;
   int rank_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0;  // host thread
+  Call current_;                // the stream's thread
   std::shared_ptr<CollectiveObserver> observer_;
 };
 
 struct CommunicatorOptions {
-  // Elements one internal transfer moves at most; tests set 1,000 so that counts above 2^31 are covered by the same code.
+  // Elements one internal transfer moves at most; tests set 1,000 so that counts above 2^31 are covered by the same
+  // code.
   std::uint64_t max_chunk_elements = 1ULL << 28;
   // A wait for a peer longer than this ends the call with a CollectiveError naming group, op and the missing ranks.
   double timeout_seconds = 600;
 };
 
-// Makes the communicators of one process (or of one thread, for tests). Every process calls create() for every group of the canonical list,
-// in that order, member or not; non-members get nullptr.
+// Makes the communicators of one process (or of one thread, for tests). Every process calls create() for every group of
+// the canonical list, in that order, member or not; non-members get nullptr.
 class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
   virtual std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) = 0;
-  // Memory that peers read where it lies, for the allocator's gathered, gradient and parameter segments; nullptr where there is none.
+  // Memory that peers read where it lies, for the allocator's gathered, gradient and parameter segments; nullptr where
+  // there is none.
   virtual MemoryResource* shared_memory() { return nullptr; }
   virtual std::string_view backend() const = 0;
 };

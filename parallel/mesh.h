@@ -29,9 +29,9 @@ enum class Axis : std::uint8_t { kWorld, kTp, kPp, kDp };
 // Ranks that share all coordinates but one axis, in order of that axis.
 struct Group {
   Axis axis = Axis::kWorld;
-  int index = 0;                  // among the groups of its axis
-  std::vector<int> members;       // logical ranks, ascending along the axis
-  std::string name() const;       // "world", "tp:0", "pp:3", "dp:1"
+  int index = 0;                            // among the groups of its axis
+  std::vector<int> members;                 // logical ranks, ascending along the axis
+  std::string name() const;                 // "world", "tp:0", "pp:3", "dp:1"
   int position_of(int logical_rank) const;  // -1 where not a member
   friend bool operator==(const Group&, const Group&) = default;
 };

@@ -9,6 +9,7 @@
 namespace tessera {
 
 // One factory per rank; they share a world and may be used from one thread each.
-std::vector<std::unique_ptr<CommunicatorFactory>> make_threads_world(int num_ranks, const CommunicatorOptions& options = {});
+std::vector<std::unique_ptr<CommunicatorFactory>> make_threads_world(int num_ranks,
+                                                                     const CommunicatorOptions& options = {});
 
 }  // namespace tessera

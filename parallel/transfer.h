@@ -1,0 +1,40 @@
+// What every host-memory backend shares: copies, reductions in the fixed order, slices, and the words of a stall.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator.h"
+#include "runtime/base/dtype.h"
+
+namespace tessera {
+
+// memcpy that accepts equal pointers (in place) and nothing at all.
+void copy_bytes(void* destination, const void* source, std::uint64_t bytes);
+
+// destination[i] = op over k of sources[k][i], i < count. fp32 sums follow ops::tree_sum; integer sums wrap modulo 2^n,
+// so their order does not matter; min and max of fp32 give NaN if any source is NaN. destination may be one of the
+// sources. dtype: fp32, i64, i32 or u64 (the public functions check).
+void reduce(DType dtype, ReduceOp op, void* destination, std::span<const void* const> sources, std::uint64_t count);
+
+// Elements before slice `index`.
+std::uint64_t offset_of(const std::vector<std::uint64_t>& counts, int index);
+
+// count elements cut into num_slices neighbours whose lengths differ by at most one.
+std::vector<std::uint64_t> even_slices(std::uint64_t count, int num_slices);
+
+// One wait for peers that took too long.
+struct Stall {
+  std::string group;
+  CollectiveOp op = CollectiveOp::kBarrier;
+  std::uint64_t sequence = 0;
+  CollectiveTag tag;
+  double seconds = 0;
+  std::vector<int> missing;  // world ranks
+};
+// "all_gather 12 on dp:0 (block.3, forward, step 4): no sign of world rank 1 within 30 s".
+[[noreturn]] void throw_stall(const Stall& stall);
+
+}  // namespace tessera
