@@ -42,7 +42,7 @@ ExitCode train(const TrainContext& context);
 // Thrown by train() on every rank at once after the ranks agreed on an error of one of them: print on `rank` only, then leave in order.
 class AgreedError final : public std::runtime_error {
  public:
-  AgreedError(ExitCode code, int rank, const std::string& line) : std::runtime_error(line), exit_code(code), rank(rank) {}
+  AgreedError(ExitCode code, int found_by, const std::string& line) : std::runtime_error(line), exit_code(code), rank(found_by) {}
   ExitCode exit_code;
   int rank;  // world rank that found it
 };
