@@ -8,7 +8,7 @@ namespace tessera::math {
 
 double exp(double x);  // 0 below -745, +inf above 709.78
 double log(double x);  // x > 0; -inf at 0, NaN below
-double sin(double x);  // |x| up to 2^30 (three-part reduction)
+double sin(double x);  // |x| up to 2^30 (argument reduced by pi/2 in four parts); NaN beyond
 double cos(double x);
 double tanh(double x);
 double erf(double x);
