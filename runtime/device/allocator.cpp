@@ -21,6 +21,8 @@ namespace {
 // Blocks below it live in segments of their own, so that a long-lived norm weight does not cut a hole for activations
 // in two.
 constexpr std::size_t kSmallBlock = std::size_t{1} << 20;
+// Far above what a machine has, far below where sums of sizes would wrap.
+constexpr std::size_t kLargestBlock = std::size_t{1} << 56;
 constexpr std::size_t kSmallSegment = MemoryResource::kPageGranule;
 
 std::size_t block_bytes(std::size_t bytes) {
@@ -161,6 +163,10 @@ void Allocator::set_limit(std::size_t bytes) {
 Buffer Allocator::allocate(std::size_t bytes, MemoryCategory category, StreamView stream) {
   Buffer buffer;
   if (bytes == 0) return buffer;
+  if (bytes > kLargestBlock) {
+    throw DeviceError(fmt::format("memory: {} bytes of {} are more than any address space", bytes, name_of(category)),
+                      "check the sizes in the model section");
+  }
   const std::size_t rounded = block_bytes(bytes);
   const std::lock_guard lock(state_->mutex);
   MemoryPool& pool = state_->pool_for(category, rounded);
