@@ -135,6 +135,10 @@ class Builder {
     acquire(visit.unit, phase);
     if (!visit.backward) prefetch_forward(visits, v, phase);
     if (visit.backward && options_.backward_prefetch == BackwardPrefetch::kPre) prefetch_backward(visits, v);
+    const bool first_backward = visit.backward && !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v), [&](const Visit& earlier) {
+      return earlier.unit == visit.unit && earlier.backward;
+    });
+    if (first_backward && !accumulate) add({.op = OpCode::kOpenGradient, .unit = visit.unit, .micro_batch = micro, .phase = phase});
     int last = -1;
     for (const int s : visit.segments) {
       if (!visit.backward) {

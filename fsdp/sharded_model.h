@@ -18,6 +18,7 @@ class ShardedModel {
   const ModelSpec& model() const { return model_; }
   const std::vector<UnitSpec>& unit_specs() const { return unit_specs_; }
   ShardedUnit& unit(int index) { return *units_[static_cast<std::size_t>(index)]; }
+  const ShardedUnit& unit(int index) const { return *units_[static_cast<std::size_t>(index)]; }
   int num_units() const { return static_cast<int>(units_.size()); }
   int unit_of_segment(int segment) const { return unit_of_segment_[static_cast<std::size_t>(segment)]; }
 

@@ -25,6 +25,7 @@ std::string_view name_of(OpCode op) {
     case OpCode::kForward: return "forward";
     case OpCode::kHeadLoss: return "forward backward";
     case OpCode::kBackward: return "backward";
+    case OpCode::kOpenGradient: return "open gradient";
     case OpCode::kMergeLanes: return "merge lanes";
     case OpCode::kReduce: return "reduce";
     case OpCode::kWaitReduce: return "wait reduce";

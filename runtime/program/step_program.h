@@ -24,6 +24,7 @@ enum class OpCode : std::uint8_t {
   kForward,       // a segment of a micro-batch; saves activations
   kHeadLoss,      // the head segment, forward and backward in one: the loss scale is known before
   kBackward,      // a segment of a micro-batch; the lane's first micro-batch assigns gradients, later ones add
+  kOpenGradient,  // allocate the unit's full gradient of the next lane
   kMergeLanes,    // join the two newest partial gradients of the unit: a node of the lane tree
   kReduce,        // reduce_scatter the unit's full gradient
   kWaitReduce,    // the gradient shard is there; drop the full gradient; a tied matrix adds its two parts

@@ -1,6 +1,7 @@
 // The training job of one rank, from a resolved config to the last step.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -13,7 +14,7 @@
 
 namespace tessera {
 
-enum class ProgressMode : std::uint8_t { kPlain, kBar };
+enum class ProgressMode : std::uint8_t { kPlain, kBar, kQuiet };  // kQuiet: no terminal output (tests, benches)
 
 // Everything the launcher prepared. References outlive the call.
 struct TrainContext {
@@ -30,6 +31,9 @@ struct TrainContext {
   Device& device;
   ProgressMode progress = ProgressMode::kPlain;
   std::function<bool()> stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step
+  // Called with an error that peers do not share, before anything is torn down (a teardown would wait for them): prints it and ends the
+  // process (MPI_Abort). Where empty, the error is rethrown.
+  std::function<void(std::exception_ptr)> on_fatal;
 
   int world_size() const { return mesh.num_ranks(); }
 };
@@ -42,7 +46,7 @@ ExitCode train(const TrainContext& context);
 // Thrown by train() on every rank at once after the ranks agreed on an error of one of them: print on `rank` only, then leave in order.
 class AgreedError final : public std::runtime_error {
  public:
-  AgreedError(ExitCode code, int found_by, const std::string& line) : std::runtime_error(line), exit_code(code), rank(found_by) {}
+  AgreedError(ExitCode code, int world_rank, const std::string& line) : std::runtime_error(line), exit_code(code), rank(world_rank) {}
   ExitCode exit_code;
   int rank;  // world rank that found it
 };

@@ -1,0 +1,38 @@
+#include "runtime/train/communicator_set.h"
+
+#include "runtime/base/error.h"
+
+namespace tessera {
+
+CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory, CallLog& log)
+    : groups_(canonical_groups(mesh)) {
+  check_canonical(mesh, groups_);
+  const auto create = [&](const Group& group, StreamId stream) {
+    entries_.push_back({stream, factory.create(group, log.observer(std::string(name_of(stream))))});
+  };
+  for (const Group& group : groups_) {
+    switch (group.axis) {
+      case Axis::kWorld:
+      case Axis::kDp:
+        create(group, StreamId::kGather);
+        create(group, StreamId::kReduce);
+        break;
+      case Axis::kTp: create(group, StreamId::kCompute); break;
+      case Axis::kPp: create(group, StreamId::kPipe); break;
+    }
+    if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) shard_group_ = group;
+  }
+}
+
+CommunicatorSet::~CommunicatorSet() {
+  while (!entries_.empty()) entries_.pop_back();
+}
+
+Communicator& CommunicatorSet::find(const std::string& group, StreamId stream) const {
+  for (const Entry& entry : entries_) {
+    if (entry.communicator && entry.stream == stream && entry.communicator->group().name() == group) return *entry.communicator;
+  }
+  throw InternalError("no communicator of group " + group + " on stream " + std::string(name_of(stream)));
+}
+
+}  // namespace tessera

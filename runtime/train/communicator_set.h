@@ -1,0 +1,39 @@
+// Every communicator of one rank: made in canonical order by every rank, member or not, and destroyed in reverse.
+//
+// A communicator belongs to one stream, since one thread uses it at a time: where a group is used from two streams (world, dp) it has two.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator.h"
+#include "runtime/program/step_program.h"
+#include "runtime/train/call_log.h"
+
+namespace tessera {
+
+class CommunicatorSet {
+ public:
+  CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory, CallLog& log);
+  ~CommunicatorSet();
+  CommunicatorSet(const CommunicatorSet&) = delete;
+  CommunicatorSet& operator=(const CommunicatorSet&) = delete;
+
+  // This rank's communicator of a group ("world", "dp:0") for a stream; InternalError where it is not a member.
+  Communicator& find(const std::string& group, StreamId stream) const;
+  // The dp group of this rank.
+  const Group& shard_group() const { return shard_group_; }
+  const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  struct Entry {
+    StreamId stream;
+    std::unique_ptr<Communicator> communicator;  // null where not a member
+  };
+  std::vector<Group> groups_;
+  Group shard_group_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tessera

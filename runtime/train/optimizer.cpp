@@ -1,0 +1,124 @@
+#include "runtime/train/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "runtime/base/error.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/math.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/ops/optimizer_ops.h"
+
+namespace tessera {
+namespace {
+
+std::span<float> part(std::span<float> shard, const ShardSlice& slice) {
+  return shard.subspan(static_cast<std::size_t>(slice.shard_offset), static_cast<std::size_t>(slice.size));
+}
+
+// The sum over chunks of a slice's hash; any order gives the same sum.
+std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardSlice& slice, std::span<const float> values) {
+  constexpr std::int64_t kChunk = 1 << 16;
+  const std::uint64_t name_hash = hash_string(name);
+  const std::int64_t num_chunks = (slice.size + kChunk - 1) / kChunk;
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_chunks), 0);
+  pool.parallel_for(num_chunks, [&](std::int64_t chunk) {
+    const std::int64_t first = chunk * kChunk;
+    const std::int64_t size = std::min(kChunk, slice.size - first);
+    sums[static_cast<std::size_t>(chunk)] =
+        state_hash_part(name_hash, static_cast<std::uint64_t>(slice.parameter_offset + first), values.data() + first, static_cast<std::size_t>(size));
+  });
+  std::uint64_t total = 0;
+  for (const std::uint64_t sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace
+
+AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator, StreamView compute)
+    : config_(config), model_(model) {
+  std::vector<bool> used(config.groups.size(), false);
+  std::vector<std::regex> patterns;
+  for (const OptimizerGroup& group : config.groups) {
+    try {
+      patterns.emplace_back(group.match);
+    } catch (const std::regex_error&) {
+      throw ConfigError(fmt::format("optimizer.groups: match '{}' is not a regular expression", group.match));
+    }
+  }
+  for (const ParameterSpec& spec : model.model().parameters) {
+    Hyper hyper{.rate_factor = 1.0, .weight_decay = spec.decay ? config.weight_decay : 0.0};
+    for (std::size_t g = 0; g < patterns.size(); ++g) {
+      if (!std::regex_search(spec.name, patterns[g])) continue;
+      used[g] = true;
+      const OptimizerGroup& group = config.groups[g];
+      if (group.learning_rate) hyper.rate_factor = *group.learning_rate / config.learning_rate;
+      if (group.weight_decay) hyper.weight_decay = *group.weight_decay;
+      break;
+    }
+    hyper_.push_back(hyper);
+  }
+  for (std::size_t g = 0; g < used.size(); ++g) {
+    if (!used[g]) {
+      throw ConfigError(fmt::format("optimizer.groups: match '{}' matches no parameter that an earlier group leaves", config.groups[g].match),
+                        "see the parameter names in plan.json or tessera plan --json");
+    }
+  }
+  for (int u = 0; u < model.num_units(); ++u) {
+    const auto bytes = static_cast<std::size_t>(model.unit(u).layout().shard_size) * sizeof(float);
+    UnitMoments moments{allocator.allocate(bytes, MemoryCategory::kOptimizer, compute), allocator.allocate(bytes, MemoryCategory::kOptimizer, compute)};
+    std::ranges::fill(moments.m.span<float>(), 0.0F);
+    std::ranges::fill(moments.v.span<float>(), 0.0F);
+    moments_.push_back(std::move(moments));
+  }
+}
+
+void AdamWOptimizer::step(std::int64_t update, double rate, float gradient_scale, StreamView compute) {
+  const double beta1 = config_.betas[0];
+  const double beta2 = config_.betas[1];
+  const double correction1 = 1.0 - math::pow_int(beta1, static_cast<std::uint64_t>(update));
+  const double correction2 = 1.0 - math::pow_int(beta2, static_cast<std::uint64_t>(update));
+  for (int u = 0; u < model_.num_units(); ++u) {
+    ShardedUnit& unit = model_.unit(u);
+    UnitMoments& moments = moments_[static_cast<std::size_t>(u)];
+    for (const ShardSlice& slice : unit.slices()) {
+      const Hyper& hyper = hyper_[static_cast<std::size_t>(slice.parameter)];
+      const double slice_rate = rate * hyper.rate_factor;
+      ops::adamw(compute, {.parameter = part(unit.parameter_shard(), slice),
+                           .m = part(moments.m.span<float>(), slice),
+                           .v = part(moments.v.span<float>(), slice),
+                           .gradient = part(unit.gradient_shard(), slice),
+                           .gradient_scale = gradient_scale,
+                           .beta1 = static_cast<float>(beta1),
+                           .one_minus_beta1 = static_cast<float>(1.0 - beta1),
+                           .beta2 = static_cast<float>(beta2),
+                           .one_minus_beta2 = static_cast<float>(1.0 - beta2),
+                           .step_size = static_cast<float>(slice_rate / correction1),
+                           .denominator_scale = static_cast<float>(1.0 / std::sqrt(correction2)),
+                           .eps = static_cast<float>(config_.eps),
+                           .decay = static_cast<float>(slice_rate * hyper.weight_decay)});
+    }
+    unit.mark_written(compute);
+  }
+}
+
+std::uint64_t AdamWOptimizer::state_hash(StreamView compute) const {
+  ThreadPool& pool = cpu_device(compute).pool();
+  std::uint64_t hash = 0;
+  for (int u = 0; u < model_.num_units(); ++u) {
+    const ShardedUnit& unit = model_.unit(u);
+    const UnitMoments& moments = moments_[static_cast<std::size_t>(u)];
+    for (const ShardSlice& slice : unit.slices()) {
+      const std::string& name = model_.model().parameters[static_cast<std::size_t>(slice.parameter)].name;
+      hash += slice_hash(pool, name, slice, part(unit.parameter_shard(), slice));
+      hash += slice_hash(pool, name + ".m", slice, part(moments.m.span<float>(), slice));
+      hash += slice_hash(pool, name + ".v", slice, part(moments.v.span<float>(), slice));
+    }
+  }
+  return hash;
+}
+
+}  // namespace tessera

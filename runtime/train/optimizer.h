@@ -1,0 +1,41 @@
+// AdamW on shards: moments live beside the parameter shard, element for element (kOptimizer), and reshard with it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fsdp/sharded_model.h"
+#include "runtime/config/job_config.h"
+
+namespace tessera {
+
+class AdamWOptimizer {
+ public:
+  // Moments start at zero. groups' patterns are matched against parameter names; the first that matches wins. ConfigError for a pattern that
+  // matches no parameter.
+  AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator, StreamView compute);
+
+  // Update number `update` (1 …) with the gradients of all units, times gradient_scale (clipping). rate: the scheduled learning rate; a group's
+  // own learning_rate replaces the config's in the same proportion.
+  void step(std::int64_t update, double rate, float gradient_scale, StreamView compute);
+
+  // This rank's part of state_hash: parameters ("name") and moments ("name.m", "name.v").
+  std::uint64_t state_hash(StreamView compute) const;
+
+ private:
+  struct Hyper {
+    double rate_factor = 1.0;
+    double weight_decay = 0.0;
+  };
+  struct UnitMoments {
+    Buffer m, v;
+  };
+  const OptimizerConfig config_;
+  ShardedModel& model_;
+  std::vector<Hyper> hyper_;  // by model parameter
+  std::vector<UnitMoments> moments_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+#include "runtime/train/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "fsdp/schedule.h"
+#include "fsdp/shard_layout.h"
+#include "fsdp/units.h"
+#include "models/gpt.h"
+#include "runtime/train/numerics.h"
+#include "runtime/train/reporter.h"
+#include "runtime/train/trainer.h"
+
+namespace tessera {
+namespace {
+
+BackwardPrefetch prefetch_of(const std::string& word) {
+  if (word == "backward_pre") return BackwardPrefetch::kPre;
+  if (word == "backward_post") return BackwardPrefetch::kPost;
+  return BackwardPrefetch::kNone;
+}
+
+nlohmann::ordered_json plan_json(const Plan& plan) {
+  nlohmann::ordered_json json;
+  json["mesh"] = {{"dp", plan.mesh.dp}, {"pp", plan.mesh.pp}, {"tp", plan.mesh.tp}};
+  json["logical_rank"] = plan.logical_rank;
+  json["batch"] = {{"lanes", plan.batch.lanes},
+                   {"accumulation", plan.batch.accumulation},
+                   {"lanes_per_rank", plan.batch.lanes_per_rank},
+                   {"micro_batches_per_rank", plan.batch.micro_batches_per_rank}};
+  for (const Group& group : canonical_groups(plan.mesh)) json["groups"].push_back({{"name", group.name()}, {"members", group.members}});
+  json["num_parameters"] = plan.model.num_parameters();
+  for (const ParameterSpec& p : plan.model.parameters) {
+    std::vector<std::int64_t> shape;
+    for (int axis = 0; axis < p.shape.rank(); ++axis) shape.push_back(p.shape[axis]);
+    json["parameters"].push_back({{"name", p.name}, {"shape", shape}, {"decay", p.decay}, {"tied", p.tied}});
+  }
+  for (const UnitSpec& unit : plan.units) {
+    const ShardLayout layout = make_shard_layout(plan.model, unit, plan.mesh.dp);
+    json["units"].push_back({{"name", unit.name}, {"shard_size", layout.shard_size}, {"flat_size", layout.flat_size()}, {"parameters", unit.parameters}});
+  }
+  json["state_bytes"] = plan.state_bytes();
+  json["predicted_bytes"] = plan.predicted_bytes();
+  json["step_flops"] = plan.step_flops();
+  json["calls"] = {{"all_gather", plan.program.count(OpCode::kUnshard)},
+                   {"reduce_scatter", plan.program.count(OpCode::kReduce)},
+                   {"all_reduce", plan.program.count(OpCode::kAgreeTokens) + plan.program.count(OpCode::kAgreeNorm)}};
+  json["program"] = nlohmann::ordered_json::parse(plan.program.json());
+  return json;
+}
+
+}  // namespace
+
+Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank, int num_threads) {
+  Plan plan;
+  plan.batch = batch;
+  plan.mesh = mesh;
+  plan.logical_rank = logical_rank;
+  plan.model = describe_gpt(config.model, config.batch.micro_batch_size, num_threads);
+  plan.units = make_units(plan.model, config.fsdp.wrap);
+  ScheduleOptions options;
+  options.num_micro_batches = static_cast<int>(batch.micro_batches_per_rank);
+  options.micro_batches_per_lane = static_cast<int>(batch.accumulation);
+  options.backward_prefetch = prefetch_of(config.fsdp.backward_prefetch);
+  options.forward_prefetch_depth = static_cast<int>(config.fsdp.forward_prefetch_depth);
+  options.max_inflight_all_gathers = static_cast<int>(config.fsdp.max_inflight_all_gathers);
+  options.reshard_after_forward = config.fsdp.reshard_after_forward != "false";
+  for (const Group& group : canonical_groups(mesh)) {
+    if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) options.shard_group = group.name();
+  }
+  const std::string where = fmt::format("of logical rank {}: {}; {} units; {} micro-batches in {} lanes", logical_rank, mesh.str(), plan.units.size(),
+                                        batch.micro_batches_per_rank, batch.lanes_per_rank);
+  options.title = "step program " + where;
+  plan.program = build_training_program(plan.model, plan.units, options);
+  options.title = "evaluation program " + where;
+  plan.evaluation_program = build_evaluation_program(plan.model, plan.units, options);
+  return plan;
+}
+
+double Plan::step_flops() const {
+  double forward = 0;
+  for (const SegmentSpec& segment : model.segments) forward += static_cast<double>(segment.forward_flops);
+  return 3.0 * forward * static_cast<double>(batch.micro_batches_per_rank);
+}
+
+std::int64_t Plan::state_bytes() const {
+  std::int64_t elements = 0;
+  for (const UnitSpec& unit : units) elements += make_shard_layout(model, unit, mesh.dp).shard_size;
+  return 16 * elements;
+}
+
+std::int64_t Plan::predicted_bytes() const {
+  std::int64_t saved = 0, workspace = 0, largest = 0, root = 0;
+  for (const SegmentSpec& segment : model.segments) {
+    saved += segment.saved_bytes;
+    workspace = std::max({workspace, segment.forward_workspace_bytes, segment.backward_workspace_bytes});
+  }
+  for (std::size_t u = 0; u < units.size() && mesh.dp > 1; ++u) {
+    const std::int64_t bytes = 4 * make_shard_layout(model, units[u], mesh.dp).flat_size();
+    if (u == 0) root = bytes;
+    else largest = std::max(largest, bytes);
+  }
+  // Full at once: the root, the current unit and the prefetched one; and one full gradient of each kind.
+  return state_bytes() + saved + workspace + 2 * root + 3 * largest;
+}
+
+std::string Plan::json() const { return plan_json(*this).dump(1) + "\n"; }
+
+std::string Plan::json(const NumericsRecord& numerics) const {
+  nlohmann::ordered_json json = plan_json(*this);
+  json["numerics"] = nlohmann::ordered_json::parse(numerics.json());
+  return json.dump(1) + "\n";
+}
+
+std::string Plan::header(const TrainContext& context, const std::string& data_note, std::int64_t num_steps) const {
+  const JobConfig& c = context.config;
+  const std::string norm = c.model.norm == "rmsnorm" ? "Llama family" : "GPT-2 family";
+  std::string text = fmt::format("tessera  {} | {}, {} layers × {} wide, {} heads, {} tokens of {} | {} parameters\n", c.run.name, norm, c.model.num_layers,
+                                 c.model.hidden_size, c.model.num_heads, c.model.seq_len, c.model.vocab_size, format_count(model.num_parameters()));
+  text += fmt::format("mesh     {} | {} units, {} | placement canonical\n", mesh.str(), units.size(), c.fsdp.strategy);
+  text += fmt::format("batch    {} = dp {} × micro {} × accumulate {} | lanes {}", c.batch.global_batch_size, mesh.dp, c.batch.micro_batch_size,
+                      batch.micro_batches_per_rank, batch.lanes);
+  text += fmt::format(" (dp that fit: {})\n", fmt::join(dp_values_that_fit(c, batch.lanes), ", "));
+  text += fmt::format("data     {} | {} steps\n", data_note, num_steps);
+  text += fmt::format("device   {} | {}\n", context.device_summary, context.factory.backend());
+  text += fmt::format("memory   {} predicted per rank, {} of it parameters, gradients and moments\n", format_bytes(predicted_bytes()), format_bytes(state_bytes()));
+  text += fmt::format("run      {}", context.run_directory);
+  return text;
+}
+
+}  // namespace tessera

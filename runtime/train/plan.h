@@ -1,0 +1,41 @@
+// Everything a run will do, as plain data, before it does anything: units, programs, FLOPs, memory; for plan.json, the header and `tessera plan`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/mesh.h"
+#include "runtime/config/load.h"
+#include "runtime/program/parameter_spec.h"
+#include "runtime/program/step_program.h"
+
+namespace tessera {
+
+struct TrainContext;
+struct NumericsRecord;
+
+struct Plan {
+  ResolvedBatch batch;
+  MeshShape mesh;
+  int logical_rank = 0;
+  ModelSpec model;
+  std::vector<UnitSpec> units;
+  StepProgram program, evaluation_program;
+
+  // Model FLOPs of one step on one rank: 3 × forward (products and attention) × micro-batches.
+  double step_flops() const;
+  // Bytes of parameters, gradients and moments that this rank keeps: 16 per element of its shards.
+  std::int64_t state_bytes() const;
+  // Lower bound of the peak: state, saved activations of one micro-batch and the largest full parameters; the ledger proper comes with its own
+  // feature.
+  std::int64_t predicted_bytes() const;
+  std::string json() const;
+  std::string json(const NumericsRecord& numerics) const;
+  // The lines a run begins with.
+  std::string header(const TrainContext& context, const std::string& data_note, std::int64_t num_steps) const;
+};
+
+// A pure function of its arguments.
+Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank, int num_threads);
+
+}  // namespace tessera

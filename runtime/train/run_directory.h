@@ -1,0 +1,34 @@
+// The files of a run (docs/run-directory.md). Machine-read files are per rank or written by one rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
+  std::string config() const { return path_ + "/config.yaml"; }
+  std::string plan() const { return path_ + "/plan.json"; }
+  std::string metrics() const { return path_ + "/metrics.jsonl"; }
+  std::string log(int world_rank) const;
+  std::string collective_log(int world_rank) const;
+
+  // Called by one rank, before any other touches the directory: creates it, and moves what an earlier run left to attempts/K/ (nothing is
+  // overwritten). Returns K, 0 where there was nothing. DeviceError where the directory cannot be made or written.
+  int prepare() const;
+  // Called by every rank after prepare(): the directory must be visible here, and created under the same name by rank 0 (a nonce file is compared).
+  void check_visible(std::uint64_t nonce) const;
+  void write_nonce(std::uint64_t nonce) const;
+  void remove_nonce() const;
+
+ private:
+  std::string path_;
+};
+
+// Writes a whole file through a temporary name. DeviceError with the path and the reason.
+void write_file(const std::string& path, const std::string& text);
+
+}  // namespace tessera

@@ -1,0 +1,345 @@
+#include "runtime/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "fsdp/schedule.h"
+#include "fsdp/units.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/ops/isa.h"
+#include "runtime/train/agreement.h"
+#include "runtime/train/batch_loader.h"
+#include "runtime/train/executor.h"
+#include "runtime/train/numerics.h"
+#include "runtime/train/plan.h"
+#include "runtime/train/reporter.h"
+#include "runtime/train/run_directory.h"
+#include "runtime/train/sampler.h"
+#include "runtime/train/schedule.h"
+
+namespace tessera {
+namespace {
+
+// After this many skipped updates in a row the run ends: the weights themselves are lost.
+constexpr std::int64_t kMaxSkipsInARow = 100;
+constexpr std::int64_t kSampleTokens = 160;
+constexpr double kSampleTemperature = 0.8;
+constexpr std::int64_t kSampleTopK = 50;
+
+class Trainer {
+ public:
+  explicit Trainer(const TrainContext& context)
+      : context_(context),
+        config_(context.config),
+        logical_rank_(context.placement.logical_of_world.at(static_cast<std::size_t>(context.world_rank))),
+        directory_(context.run_directory),
+        compute_(context.device.create_stream("compute", StreamMode::kCompute)),
+        gather_(context.device.create_stream("gather", StreamMode::kQueue)),
+        reduce_(context.device.create_stream("reduce", StreamMode::kQueue)) {}
+
+  ExitCode run() {
+    connect();
+    agreed([&] { open_run_directory(); });
+    agreed([&] { open_data(); });
+    agreed([&] { build(); });
+    announce();
+    const ExitCode code = loop();
+    finish_samples(code);
+    return code;
+  }
+
+  // In order: streams finished, every rank arrived, then (in ~Trainer) communicators in reverse canonical order.
+  void leave() {
+    gather_.view().synchronize();
+    reduce_.view().synchronize();
+    if (communicators_ != nullptr) {
+      world().barrier({.what = "end", .phase = "teardown"}, reduce_.view()).synchronize();
+      call_log_.flush();
+    }
+    log::flush();
+  }
+
+ private:
+  bool first() const { return context_.world_rank == 0; }
+  Communicator& world() { return communicators_->find("world", StreamId::kReduce); }
+  void agreed(const std::function<void()>& phase) { run_agreed(world(), reduce_.view(), context_.placement, phase); }
+  ExecutorStreams streams() const { return {compute_.view(), gather_.view(), reduce_.view()}; }
+
+  std::uint64_t agree_min(std::uint64_t value, const char* what) {
+    world().all_reduce({.data = &value, .count = 1, .dtype = DType::kUInt64, .reduce = ReduceOp::kMin, .tag = {.what = what, .phase = "start"}}, reduce_.view()).synchronize();
+    return value;
+  }
+
+  void connect() {
+    communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, call_log_);
+    // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
+    const auto isa = static_cast<Isa>(agree_min(static_cast<std::uint64_t>(current_isa()), "instruction set"));
+    if (isa != current_isa()) set_isa(isa);
+  }
+
+  void open_run_directory() {
+    std::uint64_t nonce = 0;
+    std::exception_ptr failure;
+    if (first()) {
+      try {
+        attempt_ = directory_.prepare();
+        nonce = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
+        directory_.write_nonce(nonce);
+      } catch (...) {
+        failure = std::current_exception();  // rethrown after the broadcast that the others wait in
+      }
+    }
+    world().broadcast({.data = &nonce, .count = 1, .dtype = DType::kUInt64, .root = logical_of_first(), .tag = {.what = "run directory", .phase = "start"}},
+                      reduce_.view()).synchronize();
+    if (failure) std::rethrow_exception(failure);
+    if (nonce != 0) {
+      directory_.check_visible(nonce);
+      log::open_file(directory_.log(context_.world_rank));
+      call_log_.open(directory_.collective_log(context_.world_rank));
+    }
+  }
+
+  int logical_of_first() const { return context_.placement.logical_of_world.front(); }
+
+  void open_data() {
+    if (first()) directory_.remove_nonce();
+    const ModelConfig& model = config_.model;
+    const int dp_rank = coordinates_of(context_.mesh, logical_rank_).dp;
+    TokenDataset dataset(config_.data.train, model.seq_len, model.vocab_size);
+    const SequenceOrder order(dataset.num_sequences(), config_.batch.global_batch_size, config_.run.seed, config_.data.shuffle);
+    num_steps_ = config_.run.steps.value_or(std::numeric_limits<std::int64_t>::max());
+    if (config_.run.epochs) num_steps_ = std::min(num_steps_, *config_.run.epochs * order.batches_per_epoch());
+    log::info(fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(), dataset.num_sequences(),
+                          order.batches_per_epoch(), order.dropped_per_epoch()));
+    data_note_ = fmt::format("{} tokens, {} batches per epoch", format_count(dataset.num_tokens()), format_count(order.batches_per_epoch()));
+    if (order.dropped_per_epoch() > 0) data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
+    loader_.emplace(std::move(dataset), order, config_.batch, context_.batch, model.seq_len, dp_rank);
+    if (!config_.data.validation.empty()) {
+      std::vector<DataSource> sources;
+      for (const std::string& path : config_.data.validation) sources.push_back({path, 1.0});
+      TokenDataset validation(sources, model.seq_len, model.vocab_size);
+      if (validation.num_sequences() == 0) throw DataError(fmt::format("data.validation: no file holds seq_len + 1 = {} tokens", model.seq_len + 1));
+      evaluation_.emplace(std::move(validation), config_.batch, context_.batch, model, config_.loss.ignore_index, dp_rank);
+    }
+    if (config_.run.sample_every > 0) {
+      if (config_.data.tokenizer.empty()) throw ConfigError("run.sample_every: text needs data.tokenizer", "data.tokenizer: bytes, or a *.model");
+      tokenizer_ = load_tokenizer(config_.data.tokenizer);
+      if (tokenizer_->vocab_size() > model.vocab_size) {
+        throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(), tokenizer_->vocab_size(), model.vocab_size));
+      }
+    }
+  }
+
+  void build() {
+    const StreamView compute = compute_.view();
+    plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
+    Allocator& allocator = context_.device.allocator();
+    if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && communicators_->shard_group().members.size() > 1) {
+      for (const MemoryCategory category : {MemoryCategory::kParameters, MemoryCategory::kGathered, MemoryCategory::kGradients}) {
+        allocator.set_resource(category, *shared);
+      }
+    }
+    const int shard = communicators_->shard_group().position_of(logical_rank_);
+    model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units, static_cast<int>(communicators_->shard_group().members.size()), shard, allocator, compute);
+    model_->initialise(config_.run.seed, compute);
+    optimizer_ = std::make_unique<AdamWOptimizer>(config_.optimizer, *model_, allocator, compute);
+    runner_ = std::make_unique<GptRunner>(config_.model, config_.loss, config_.batch.micro_batch_size, context_.device, compute);
+    executor_ = std::make_unique<Executor>(*model_, optimizer_.get(), *runner_, *communicators_, context_.device, streams(),
+                                           Executor::Options{.ignore_index = config_.loss.ignore_index, .clip_norm = config_.optimizer.clip_norm});
+    numerics_ = make_numerics_record(config_, context_.batch, compute);
+    reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
+    if (first()) {
+      write_file(directory_.config(), to_yaml(config_));
+      write_file(directory_.plan(), plan_.json(numerics_));
+    }
+  }
+
+  // The header, once everything is known and before anything is trained.
+  void announce() {
+    const std::uint64_t record = numerics_.hash();
+    const std::uint64_t smallest = agree_min(record, "numerics");
+    const std::uint64_t largest = ~agree_min(~record, "numerics");
+    reporter_->print(plan_.header(context_, data_note_, num_steps_));
+    if (attempt_ > 0) reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}", directory_.path(), attempt_));
+    if (smallest != largest) {
+      log::warn("numerics: ranks differ in instruction set, library or kernel results; the promise of equal bits is off for this run");
+    }
+    log::info("numerics: " + numerics_.json());
+    reporter_->start(0, hash());
+  }
+
+  std::string hash() {
+    std::uint64_t sum = optimizer_->state_hash(compute_.view());
+    world().all_reduce({.data = &sum, .count = 1, .dtype = DType::kUInt64, .tag = {.what = "state_hash", .phase = "hash"}}, reduce_.view()).synchronize();
+    return hex64(sum);
+  }
+
+  ExitCode loop() {
+    if (config_.run.evaluate_every > 0) evaluate(0);
+    std::int64_t step = 0;      // updates made
+    std::int64_t batch = 0;     // batches consumed: a skipped update consumes its batch
+    std::int64_t skipped = 0, skipped_in_a_row = 0;
+    while (step < num_steps_) {
+      if (config_.run.epochs && loader_->order().epoch_of(batch) >= *config_.run.epochs) break;
+      const double started = monotonic_seconds();
+      context_.device.allocator().reset_peaks();
+      StepBatch data;
+      // Reading a batch can fail on one rank alone (a bad id in its part of a file): all leave by the same error.
+      agreed([&] { data = loader_->load(config_.run.overfit_one_batch ? 0 : batch); });
+      const double loaded = monotonic_seconds();
+      const double rate = learning_rate(config_.schedule, config_.optimizer.learning_rate, num_steps_, step + 1);
+      const StepOutcome outcome = executor_->train(
+          plan_.program, {.step = step + 1, .batch = &data, .stop_requested = context_.stop_requested && context_.stop_requested(), .learning_rate = rate});
+      const double ended = monotonic_seconds();
+      ++batch;
+      if (!outcome.updated) {
+        ++skipped;
+        handle_skip(outcome, step + 1, ++skipped_in_a_row);
+      } else {
+        ++step;
+        skipped_in_a_row = 0;
+        report(step, batch, skipped, rate, outcome, ended - started, loaded - started);
+        if (due(config_.run.evaluate_every, step) || (config_.run.evaluate_every > 0 && step == num_steps_)) evaluate(step);
+        if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
+      }
+      if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
+      if (outcome.stop) {
+        reporter_->print(fmt::format("stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
+        last_step_ = step;
+        return ExitCode::kStoppedUnsaved;
+      }
+    }
+    last_step_ = step;
+    return ExitCode::kDone;
+  }
+
+  static bool due(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
+
+  void handle_skip(const StepOutcome& outcome, std::int64_t step, std::int64_t in_a_row) {
+    std::vector<int> ranks;
+    for (const int logical : outcome.non_finite_ranks) ranks.push_back(context_.placement.world_of_logical(logical));
+    std::ranges::sort(ranks);
+    const std::string names = fmt::format("{}", fmt::join(ranks, ", "));
+    if (config_.run.on_nonfinite == "stop") {
+      throw AgreedError(ExitCode::kNonFinite, 0, fmt::format("step {}: loss or gradient is not finite on rank {}", step, names));
+    }
+    if (first()) reporter_->skip(step, ranks);
+    if (in_a_row >= kMaxSkipsInARow) {
+      throw AgreedError(ExitCode::kNonFinite, 0, fmt::format("step {}: {} updates in a row were not finite, the last on rank {}", step, in_a_row, names));
+    }
+  }
+
+  void report(std::int64_t step, std::int64_t batch, std::int64_t skipped, double rate, const StepOutcome& outcome, double step_seconds, double data_seconds) {
+    const bool hashed = due(config_.run.hash_every, step) || (config_.run.hash_every > 0 && step == num_steps_);
+    const std::string state = hashed ? hash() : "";
+    if (!first() || !(due(config_.run.log_every, step) || step == num_steps_ || hashed)) return;
+    const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_len;
+    reporter_->step({.step = step,
+                     .loss = outcome.loss,
+                     .max_loss = outcome.max_loss,
+                     .learning_rate = rate,
+                     .grad_norm = outcome.grad_norm,
+                     .tokens = tokens,
+                     .tokens_seen = batch * tokens,
+                     .epoch = loader_->order().epoch_of(batch - 1),
+                     .tokens_per_second = static_cast<double>(tokens) / step_seconds,
+                     .step_seconds = step_seconds,
+                     .data_seconds = data_seconds,
+                     .tflops = plan_.step_flops() / step_seconds / 1e12,
+                     .memory_allocated_peak = outcome.allocated_peak,
+                     .memory_reserved_peak = outcome.reserved_peak,
+                     .skipped_steps = skipped,
+                     .state_hash = state});
+  }
+
+  // Mean loss over the validation windows; changes no training number.
+  void evaluate(std::int64_t step) {
+    if (!evaluation_) return;
+    LossSum total;
+    for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
+      StepBatch data;
+      agreed([&] { data = evaluation_->load(b); });
+      const LossSum losses = executor_->evaluate(plan_.evaluation_program, {.step = step, .batch = &data});
+      total.sum.merge(losses.sum);
+      total.num_targets += losses.num_targets;
+    }
+    reporter_->validation(step, total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
+  }
+
+  void sample(std::int64_t step) {
+    if (!sampler_) sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(), communicators_->shard_group().name());
+    std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
+    if (prompt.empty()) prompt.push_back(0);
+    SamplerOptions options{.num_tokens = kSampleTokens, .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
+    std::vector<std::uint32_t> text = sampler_->generate(prompt, options, step);
+    // A vocabulary padded beyond the tokenizer has ids without text.
+    std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
+    if (first()) reporter_->print(fmt::format("--- sample after step {} ---\n{}\n---", step, tokenizer_->decode(text)));
+  }
+
+  void finish_samples(ExitCode code) {
+    if (code == ExitCode::kDone && config_.run.sample_every > 0) sample(last_step_);
+    reporter_->flush();
+  }
+
+  const TrainContext& context_;
+  const JobConfig& config_;
+  int logical_rank_;
+  RunDirectory directory_;
+  // Destroyed in reverse: what uses a stream or a communicator goes before it.
+  CallLog call_log_;
+  std::unique_ptr<CommunicatorSet> communicators_;
+  Stream compute_, gather_, reduce_;
+  Plan plan_;
+  std::optional<BatchLoader> loader_;
+  std::optional<EvaluationLoader> evaluation_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ShardedModel> model_;
+  std::unique_ptr<AdamWOptimizer> optimizer_;
+  std::unique_ptr<GptRunner> runner_;
+  std::unique_ptr<Executor> executor_;
+  std::optional<Sampler> sampler_;
+  std::unique_ptr<Reporter> reporter_;
+  NumericsRecord numerics_;
+  std::string data_note_;
+  std::int64_t num_steps_ = 0, last_step_ = 0;
+  int attempt_ = 0;
+};
+
+ExitCode run_trainer(const TrainContext& context) {
+  Trainer trainer(context);
+  try {
+    const ExitCode code = trainer.run();
+    trainer.leave();
+    return code;
+  } catch (const AgreedError&) {
+    trainer.leave();
+    throw;
+  } catch (...) {
+    // Peers do not know: nothing may be torn down here, since that would wait for them.
+    if (context.on_fatal) context.on_fatal(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace
+
+ExitCode train(const TrainContext& context) {
+  const auto give_back = [&] { context.device.allocator().trim(); };  // segments of the factory's shared memory go before the factory does
+  try {
+    const ExitCode code = run_trainer(context);
+    give_back();
+    return code;
+  } catch (...) {
+    give_back();
+    throw;
+  }
+}
+
+}  // namespace tessera
