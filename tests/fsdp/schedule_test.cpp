@@ -14,7 +14,7 @@ namespace {
 using Texts = std::vector<std::string>;
 
 StepProgram training(int num_blocks, const std::string& wrap, const ScheduleOptions& options) {
-  const ModelSpec model = testing::tiny_model(num_blocks);
+  const ModelSpec model = test::tiny_model(num_blocks);
   return build_training_program(model, make_units(model, wrap), options);
 }
 
@@ -79,7 +79,7 @@ TEST(Schedule, WithoutReshardAfterForwardEveryUnitIsGatheredOnce) {
 }
 
 TEST(Schedule, BlocksPerUnitShareOneGather) {
-  const ModelSpec model = testing::tiny_model(5);
+  const ModelSpec model = test::tiny_model(5);
   const std::vector<UnitSpec> units = make_units(model, "2");
   ASSERT_EQ(units.size(), 4U);
   EXPECT_EQ(units[1].name, "blocks.0-1");
@@ -133,7 +133,7 @@ TEST(Schedule, ALanesFirstMicroBatchAssignsAndLaterOnesAdd) {
 TEST(Schedule, EveryUnitIsFullWhereItIsUsedAndShardedAtTheEnd) {
   for (const std::string wrap : {"block", "root", "3"}) {
     for (const bool reshard : {true, false}) {
-      const ModelSpec model = testing::tiny_model(7);
+      const ModelSpec model = test::tiny_model(7);
       const std::vector<UnitSpec> units = make_units(model, wrap);
       const StepProgram program = build_training_program(model, units, {.num_micro_batches = 2, .micro_batches_per_lane = 1, .reshard_after_forward = reshard});
       std::map<int, std::size_t> unit_of;
@@ -159,7 +159,7 @@ TEST(Schedule, WaitsPointBackwards) {
 }
 
 TEST(Schedule, EvaluationGathersEachUnitOnceAndReducesNothing) {
-  const ModelSpec model = testing::tiny_model(2);
+  const ModelSpec model = test::tiny_model(2);
   const StepProgram program = build_evaluation_program(model, make_units(model, "block"), {});
   EXPECT_EQ(program.texts(), (Texts{"unshard root", "wait root", "unshard block.0", "evaluate embedding", "wait block.0", "unshard block.1", "evaluate block.0",
                                     "reshard block.0", "wait block.1", "evaluate block.1", "reshard block.1", "evaluate head", "reshard root", "agree loss"}));

@@ -10,7 +10,7 @@ namespace {
 
 // Root unit of the tiny model: a 7×5 table (35 elements, a slot of 48) and a gain of 5 (a slot of 16).
 TEST(ShardLayout, ParametersStartAt64ByteBoundariesOnEveryNumberOfShards) {
-  const ModelSpec model = testing::tiny_model(1);
+  const ModelSpec model = test::tiny_model(1);
   const UnitSpec root = make_units(model, "block")[0];
   for (const int shards : {1, 2, 3, 4, 7}) {
     const ShardLayout layout = make_shard_layout(model, root, shards);
@@ -23,7 +23,7 @@ TEST(ShardLayout, ParametersStartAt64ByteBoundariesOnEveryNumberOfShards) {
 }
 
 TEST(ShardLayout, TwoShardsCutTheTable) {
-  const ModelSpec model = testing::tiny_model(1);
+  const ModelSpec model = test::tiny_model(1);
   const ShardLayout layout = make_shard_layout(model, make_units(model, "block")[0], 2);
   EXPECT_EQ(layout.shard_size, 32);  // half of 48 + 16
   EXPECT_EQ(layout.slices(0), (std::vector<ShardSlice>{{0, 0, 0, 32}}));
@@ -31,7 +31,7 @@ TEST(ShardLayout, TwoShardsCutTheTable) {
 }
 
 TEST(ShardLayout, ShardsBeyondTheLastParameterHoldPaddingOnly) {
-  const ModelSpec model = testing::tiny_model(1);
+  const ModelSpec model = test::tiny_model(1);
   const ShardLayout layout = make_shard_layout(model, make_units(model, "block")[0], 7);
   EXPECT_EQ(layout.shard_size, 16);
   EXPECT_TRUE(layout.slices(4).empty());
@@ -39,7 +39,7 @@ TEST(ShardLayout, ShardsBeyondTheLastParameterHoldPaddingOnly) {
 }
 
 TEST(ShardLayout, SlicesOfAllShardsAreEveryElementOnce) {
-  const ModelSpec model = testing::tiny_model(3, 67, 12);
+  const ModelSpec model = test::tiny_model(3, 67, 12);
   for (const std::string wrap : {"block", "root", "2"}) {
     for (const UnitSpec& unit : make_units(model, wrap)) {
       for (const int shards : {1, 2, 3, 4, 5, 8, 16}) {
@@ -64,7 +64,7 @@ TEST(ShardLayout, SlicesOfAllShardsAreEveryElementOnce) {
 }
 
 TEST(ShardLayout, TheLookupSegmentIsCutAtTheShardsBorders) {
-  const ModelSpec model = testing::tiny_model(1);
+  const ModelSpec model = test::tiny_model(1);
   const ShardLayout layout = make_shard_layout(model, make_units(model, "block")[0], 4);  // shards of 16, the table is 35
   EXPECT_EQ(layout.lookup_counts(), (std::vector<std::uint64_t>{16, 16, 3, 0}));
   const UnitSpec block = make_units(model, "block")[1];
@@ -72,7 +72,7 @@ TEST(ShardLayout, TheLookupSegmentIsCutAtTheShardsBorders) {
 }
 
 TEST(Units, ATiedTableStandsOnceInTheRootUnit) {
-  const ModelSpec model = testing::tiny_model(2);
+  const ModelSpec model = test::tiny_model(2);
   const std::vector<UnitSpec> units = make_units(model, "block");
   ASSERT_EQ(units.size(), 3U);
   EXPECT_EQ(units[0].parameters, (std::vector<int>{0, 5}));

@@ -5,7 +5,7 @@
 
 #include "runtime/program/parameter_spec.h"
 
-namespace tessera::testing {
+namespace tessera::test {
 
 // Embedding (a [vocab, hidden] table, tied to the head), blocks of one [hidden, hidden] matrix and one [hidden] gain each, a final norm.
 inline ModelSpec tiny_model(int num_blocks, std::int64_t vocab = 7, std::int64_t hidden = 5) {
@@ -24,4 +24,4 @@ inline ModelSpec tiny_model(int num_blocks, std::int64_t vocab = 7, std::int64_t
   return model;
 }
 
-}  // namespace tessera::testing
+}  // namespace tessera::test

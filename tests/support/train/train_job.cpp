@@ -1,0 +1,175 @@
+#include "tests/support/train/train_job.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "parallel/threads/threads_communicator.h"
+#include "runtime/base/float_environment.h"
+#include "runtime/base/rng.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/train/token_data.h"
+#include "runtime/train/trainer.h"
+
+namespace tessera::test {
+
+JobConfig model_t(std::int64_t steps) {
+  JobConfig c;
+  c.run.name = "t";
+  c.run.steps = steps;
+  c.run.hash_every = 1;
+  c.model.num_layers = 2;
+  c.model.num_heads = 4;
+  c.model.hidden_size = 32;
+  c.model.seq_len = 16;
+  c.model.vocab_size = 64;
+  c.batch.global_batch_size = 8;
+  c.batch.micro_batch_size = 2;
+  c.reproducibility.lanes = 4;
+  return c;
+}
+
+JobConfig model_w(std::int64_t steps) {
+  JobConfig c = model_t(steps);
+  c.run.name = "w";
+  c.model.num_heads = 12;
+  c.model.hidden_size = 768;
+  c.model.intermediate_size = 3072;
+  c.model.seq_len = 128;
+  c.model.vocab_size = 4099;
+  c.batch.global_batch_size = 16;
+  c.batch.micro_batch_size = 4;
+  return c;
+}
+
+JobConfig llama_t(std::int64_t steps) {
+  JobConfig c = model_t(steps);
+  c.run.name = "llama-t";
+  c.model.num_kv_heads = 2;
+  c.model.intermediate_size = 88;
+  c.model.norm = "rmsnorm";
+  c.model.activation = "swiglu";
+  c.model.positions = "rope";
+  c.model.bias = false;
+  c.model.tie_word_embeddings = false;
+  return c;
+}
+
+std::string write_tokens(const std::string& path, const std::vector<std::uint32_t>& tokens, std::int64_t vocab_size) {
+  write_token_file(path, tokens, vocab_size);
+  return path;
+}
+
+std::string write_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
+  const CounterRng rng(seed, RandomPurpose::kTest, 0);
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
+  return write_tokens(path, tokens, vocab_size);
+}
+
+namespace {
+
+void on_threads(int world, const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      set_float_environment();
+      try {
+        body(rank);
+      } catch (...) {
+        failures[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+MeshShape mesh_of(const ResolvedBatch& batch) { return {.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)}; }
+
+}  // namespace
+
+std::vector<std::string> run_job(const JobConfig& config, int world, int threads, const std::string& run_directory) {
+  const auto factories = make_threads_world(world);
+  const ResolvedBatch batch = resolve(config, world);
+  on_threads(world, [&](int rank) {
+    CpuDevice device({.num_threads = threads});
+    train({.config = config,
+           .batch = batch,
+           .mesh = mesh_of(batch),
+           .placement = Placement::canonical(world),
+           .world_rank = rank,
+           .host = "test",
+           .run_directory = run_directory,
+           .device_summary = "cpu",
+           .num_threads = threads,
+           .factory = *factories[static_cast<std::size_t>(rank)],
+           .device = device,
+           .progress = ProgressMode::kQuiet});
+  });
+  std::ifstream file(run_directory + "/metrics.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics) {
+  std::vector<std::string> out;
+  for (const std::string& line : metrics) {
+    const nlohmann::json event = nlohmann::json::parse(line);
+    std::string text = event.value("kind", "step");
+    for (const char* key : {"step", "loss", "max_loss", "learning_rate", "grad_norm", "tokens", "validation_loss", "state_hash"}) {
+      if (event.contains(key)) text += fmt::format(" {}={}", key, event[key].dump());
+    }
+    out.push_back(text);
+  }
+  return out;
+}
+
+void run_ranks(const JobConfig& config, int world, const std::function<void(RankParts&)>& body) {
+  const auto factories = make_threads_world(world);
+  const ResolvedBatch batch = resolve(config, world);
+  on_threads(world, [&](int rank) {
+    CpuDevice device;
+    CallLog log;
+    CommunicatorSet communicators(mesh_of(batch), rank, *factories[static_cast<std::size_t>(rank)], log);
+    const Stream compute = device.create_stream("compute", StreamMode::kCompute);
+    const Stream gather = device.create_stream("gather", StreamMode::kQueue);
+    const Stream reduce = device.create_stream("reduce", StreamMode::kQueue);
+    const ExecutorStreams streams{compute.view(), gather.view(), reduce.view()};
+    Plan plan = make_plan(config, batch, mesh_of(batch), rank, 1);
+    ShardedModel model(plan.model, plan.units, static_cast<int>(batch.dp), rank, device.allocator(), compute.view());
+    model.initialise(config.run.seed, compute.view());
+    AdamWOptimizer optimizer(config.optimizer, model, device.allocator(), compute.view());
+    GptRunner runner(config.model, config.loss, config.batch.micro_batch_size, device, compute.view());
+    Executor executor(model, &optimizer, runner, communicators, device, streams,
+                      {.ignore_index = config.loss.ignore_index, .clip_norm = config.optimizer.clip_norm});
+    RankParts parts{config, batch, plan, communicators, device, streams, model, optimizer, executor, rank};
+    body(parts);
+    communicators.find("world", StreamId::kReduce).barrier({.what = "end", .phase = "test"}, reduce.view()).synchronize();
+  });
+}
+
+std::vector<float> RankParts::gather(const std::string& name) {
+  for (int u = 0; u < model.num_units(); ++u) {
+    for (const int p : model.unit(u).spec().parameters) {
+      if (plan.model.parameters[static_cast<std::size_t>(p)].name != name) continue;
+      model.unit(u).unshard(communicators.find(communicators.shard_group().name(), StreamId::kGather), streams.gather, {.what = name, .phase = "test"});
+      model.unit(u).wait_unshard(streams.compute);
+      const TensorView view = model.unit(u).parameter(p);
+      std::vector<float> values(view.as<float>(), view.as<float>() + view.num_elements());
+      model.unit(u).reshard();
+      return values;
+    }
+  }
+  throw std::invalid_argument("no parameter " + name);
+}
+
+}  // namespace tessera::test
