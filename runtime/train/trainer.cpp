@@ -189,9 +189,7 @@ class Trainer {
       if (config_.run.epochs && loader_->order().epoch_of(batch) >= *config_.run.epochs) break;
       const double started = monotonic_seconds();
       context_.device.allocator().reset_peaks();
-      StepBatch data;
-      // Reading a batch can fail on one rank alone (a bad id in its part of a file): all leave by the same error.
-      agreed([&] { data = loader_->load(config_.run.overfit_one_batch ? 0 : batch); });
+      const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = learning_rate(config_.schedule, config_.optimizer.learning_rate, num_steps_, step + 1);
       const StepOutcome outcome = executor_->train(
@@ -263,8 +261,7 @@ class Trainer {
     if (!evaluation_) return;
     LossSum total;
     for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
-      StepBatch data;
-      agreed([&] { data = evaluation_->load(b); });
+      const StepBatch data = evaluation_->load(b);
       const LossSum losses = executor_->evaluate(plan_.evaluation_program, {.step = step, .batch = &data});
       total.sum.merge(losses.sum);
       total.num_targets += losses.num_targets;

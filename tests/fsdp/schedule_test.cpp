@@ -144,7 +144,9 @@ TEST(Schedule, EveryUnitIsFullWhereItIsUsedAndShardedAtTheEnd) {
       for (const Instruction& i : program.instructions) {
         if (i.op == OpCode::kWaitUnshard) full[static_cast<std::size_t>(i.unit)] = 1;
         if (i.op == OpCode::kReshard) full[static_cast<std::size_t>(i.unit)] = 0;
-        if (i.segment >= 0) EXPECT_TRUE(full[unit_of[i.segment]]) << program.text(i);
+        if (i.segment >= 0) {
+          EXPECT_TRUE(full[unit_of[i.segment]]) << program.text(i);
+        }
       }
       for (const char f : full) EXPECT_FALSE(f);
     }
