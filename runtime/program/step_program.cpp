@@ -80,7 +80,7 @@ std::string StepProgram::str() const {
     if (i.accumulate) note += " +=";
     std::string waits;
     for (const int w : i.waits) waits += fmt::format("{}{}", waits.empty() ? "waits " : ",", w);
-    std::string line = fmt::format("{:4} {:<34} {:<14} {:<14} {:<8} {:<8} {}", n, text(i), note, collective_of(i.op), i.group,
+    std::string line = fmt::format("{:4} {:<28} {:<12} {:<14} {:<8} {:<8} {}", n, text(i), note, collective_of(i.op), i.group,
                                    name_of(i.stream), waits);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';

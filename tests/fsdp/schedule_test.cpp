@@ -169,7 +169,7 @@ TEST(Schedule, EvaluationGathersEachUnitOnceAndReducesNothing) {
 
 TEST(Schedule, ThePrintedListNamesCollectiveGroupAndStream) {
   const std::string text = training(1, "block", {.title = "step program"}).str();
-  EXPECT_NE(text.find("   1 unshard root                                       all_gather     dp:0           gather"), std::string::npos) << text;
+  EXPECT_NE(text.find("   1 unshard root                              all_gather     dp:0     gather"), std::string::npos) << text;
 }
 
 }  // namespace
