@@ -1,0 +1,157 @@
+#include "launcher/launch_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "runtime/base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kOldestMajor = 4;
+
+int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
+  const bool per_node = request.ranks_per_node.has_value() || request.rank_per_core;
+  if (request.num_ranks && per_node) {
+    throw ConfigError("launch: -n and --nproc-per-node both say how many ranks", "one of them");
+  }
+  if (request.num_ranks && request.num_nodes != 1) {
+    throw ConfigError(fmt::format("launch: -n {} counts all ranks, and --nnodes {} goes with --nproc-per-node",
+                                  *request.num_ranks, request.num_nodes),
+                      "--nproc-per-node N --nnodes K");
+  }
+  if (request.num_ranks) return *request.num_ranks;
+  const int per_host = request.rank_per_core ? facts.num_cores : request.ranks_per_node.value_or(1);
+  return per_host * request.num_nodes;
+}
+
+bool plain(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+         std::string("-_./:=,+@%").find(letter) != std::string::npos;
+}
+
+std::string quoted(const std::string& word) {
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+}  // namespace
+
+MpirunVersion parse_mpirun_version(const std::string& output) {
+  const std::string mark = "(Open MPI) ";
+  const std::string first = output.substr(0, output.find('\n'));
+  const auto at = first.find(mark);
+  if (at == std::string::npos) return {0, first.empty() ? "not found" : first};
+  const std::string number = first.substr(at + mark.size());
+  return {std::atoi(number.c_str()), "Open MPI " + number};
+}
+
+MpirunVersion find_mpirun() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen("mpirun --version 2>/dev/null", "r"), &::pclose);
+  std::string output;
+  std::array<char, 256> part{};
+  while (pipe && std::fgets(part.data(), part.size(), pipe.get()) != nullptr) output += part.data();
+  return parse_mpirun_version(output);
+}
+
+std::string LaunchLine::str() const {
+  std::string text;
+  if (!environment.empty()) text += "env ";
+  for (const auto& [name, value] : environment) text += fmt::format("{}={} ", name, quoted(value));
+  for (const std::string& argument : arguments) text += quoted(argument) + " ";
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts) {
+  if (facts.mpirun.major < kOldestMajor) {
+    throw ConfigError(
+        fmt::format("launch: mpirun is '{}', and Open MPI {} or newer is needed", facts.mpirun.text, kOldestMajor),
+        "install openmpi-bin, or put its mpirun first in PATH");
+  }
+  const bool newer = facts.mpirun.major > kOldestMajor;
+  LaunchLine line;
+  line.num_ranks = ranks_of(request, facts);
+  if (facts.is_root) {
+    line.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    if (newer) {
+      line.environment.insert(line.environment.end(),
+                              {{"PRTE_ALLOW_RUN_AS_ROOT", "1"}, {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+    }
+  }
+  auto add = [&line](std::initializer_list<std::string> words) { line.arguments.insert(line.arguments.end(), words); };
+  add({"mpirun", "--quiet", "-n", fmt::format("{}", line.num_ranks)});
+  if (!request.hostfile.empty()) add({"--hostfile", request.hostfile});
+  if (!request.host.empty()) add({"--host", request.host});
+
+  // With hosts of unknown size mpirun decides by itself what is too much.
+  const bool one_host = request.hostfile.empty() && request.host.empty() && request.num_nodes == 1;
+  const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : facts.num_slots;
+  const bool oversubscribed = capacity && line.num_ranks > *capacity;
+  if (oversubscribed) {
+    line.warnings.push_back(fmt::format("launch: {} ranks on {} {}: they share them, and each is slower for it",
+                                        line.num_ranks, *capacity, one_host ? "cores" : "slots"));
+  }
+
+  std::string mapping = request.map_by;
+  if (mapping.empty() && request.num_nodes > 1)
+    mapping = fmt::format("ppr:{}:node", line.num_ranks / request.num_nodes);
+  if (newer && oversubscribed) mapping += ":OVERSUBSCRIBE";
+  if (!mapping.empty()) add({"--map-by", mapping});
+  if (!request.rank_by.empty()) add({"--rank-by", request.rank_by});
+  const bool mapped_by_user = !request.map_by.empty() || !request.rank_by.empty() || facts.mapping_in_environment;
+  if (!request.bind_to.empty()) {
+    add({"--bind-to", request.bind_to});
+  } else if (!mapped_by_user) {
+    // The ranks of a host then share its cores out among themselves, threads included, which mpirun knows nothing of.
+    add({"--bind-to", "none"});
+  }
+  if (!newer && oversubscribed) add({"--oversubscribe"});
+  add({request.program, "train", request.config});
+  line.arguments.insert(line.arguments.end(), request.arguments.begin(), request.arguments.end());
+  return line;
+}
+
+std::optional<int> count_slots(const std::string& hostfile) {
+  std::ifstream file(hostfile);
+  if (!file) throw ConfigError(fmt::format("launch: --hostfile {}: cannot be read", hostfile));
+  int slots = 0, hosts = 0;
+  bool known = true;
+  for (std::string text; std::getline(file, text);) {
+    std::istringstream words(text.substr(0, text.find('#')));
+    std::string host;
+    if (!(words >> host)) continue;
+    ++hosts;
+    bool said = false;
+    for (std::string word; words >> word;) {
+      if (!word.starts_with("slots=")) continue;
+      slots += std::atoi(word.c_str() + 6);
+      said = true;
+    }
+    known = known && said;
+  }
+  if (hosts == 0)
+    throw ConfigError(fmt::format("launch: --hostfile {}: names no host", hostfile),
+                      "one host a line, \"name slots=8\"");
+  return known ? std::optional<int>(slots) : std::nullopt;
+}
+
+bool mapping_in_environment() {
+  static constexpr std::array kNames = {
+      "OMPI_MCA_rmaps_base_mapping_policy",    "OMPI_MCA_rmaps_base_ranking_policy",
+      "OMPI_MCA_hwloc_base_binding_policy",    "OMPI_MCA_rmaps_default_mapping_policy",
+      "PRTE_MCA_rmaps_default_mapping_policy", "PRTE_MCA_rmaps_default_ranking_policy",
+      "PRTE_MCA_hwloc_default_binding_policy", "OMPI_MCA_orte_rankfile"};
+  return std::any_of(kNames.begin(), kNames.end(), [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+}  // namespace tessera

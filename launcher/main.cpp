@@ -1,0 +1,20 @@
+// The program: one line per command.
+#include <CLI/CLI.hpp>
+
+#include "launcher/error_path.h"
+#include "launcher/version.h"
+#include "tools/completion_command.h"
+#include "tools/env_command.h"
+#include "tools/help_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Tessera: distributed training of GPT models on MPI."};
+  int exit_code = 0;
+  tessera::style_help(app);
+  app.footer("tessera launch -n 2 configs/quickstart.yaml\nmpirun --quiet -n 2 tessera train configs/quickstart.yaml");
+  app.set_version_flag("--version", tessera::version_line(), "this program's version");
+  app.require_subcommand(1);
+  tessera::add_env_command(app, exit_code);
+  tessera::add_completion_command(app, exit_code);
+  return tessera::run_guarded([&] { return tessera::parse_and_run(app, argc, argv, exit_code); });
+}

@@ -1,0 +1,20 @@
+// The permutation world rank → logical rank that a job uses, and why.
+#pragma once
+
+#include <string>
+
+#include "parallel/mesh.h"
+#include "runtime/config/job_config.h"
+
+namespace tessera {
+
+struct PlacementChoice {
+  Placement placement;
+  std::string reason;  // for the log: "canonical: …"
+};
+
+// mesh.placement `canonical`: logical rank = world rank. `auto` is the same while only dp is divided: every group is
+// then the whole world, and no order of it is better than another.
+PlacementChoice choose_placement(const MeshConfig& config, const MeshShape& shape);
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+#include "launcher/stop_signal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+
+#include "runtime/base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+// A handler has no other way to reach the program. Lock-free, hence safe to touch in it.
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void note_signal(int signal) {
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) return;
+  if (signal == SIGINT || signal == SIGTERM) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
+}
+
+}  // namespace
+
+void install_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : kSignals) ::sigaction(signal, &action, nullptr);
+}
+
+bool stop_requested() {
+  return first_signal.load() != 0;
+}
+
+int stop_signal() {
+  return first_signal.load();
+}
+
+const char* signal_name(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "signal";
+  }
+}
+
+}  // namespace tessera

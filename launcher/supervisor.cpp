@@ -1,0 +1,149 @@
+#include "launcher/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "launcher/stop_signal.h"
+#include "runtime/base/error.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// The request is repeated: one that comes before mpirun has started the ranks reaches nobody.
+constexpr seconds kRepeat{1};
+// From SIGTERM, which lets mpirun end its ranks on every host, to SIGKILL.
+constexpr seconds kPatience{5};
+constexpr int kCommandNotRun = 127;
+
+// Signals that are delivered through a descriptor while it lives.
+class SignalQueue {
+ public:
+  SignalQueue() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    ::sigprocmask(SIG_BLOCK, &set_, &before_);
+    descriptor_ = ::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~SignalQueue() {
+    ::close(descriptor_);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalQueue(const SignalQueue&) = delete;
+  SignalQueue& operator=(const SignalQueue&) = delete;
+
+  const sigset_t& before() const { return before_; }
+  // The next signal, or 0 after the timeout.
+  int next(milliseconds timeout) const {
+    pollfd wait{descriptor_, POLLIN, 0};
+    if (::poll(&wait, 1, static_cast<int>(timeout.count())) <= 0) return 0;
+    signalfd_siginfo info{};
+    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t set_{}, before_{};
+  int descriptor_ = -1;
+};
+
+pid_t start(const LaunchLine& line, const sigset_t& mask) {
+  std::vector<char*> words;
+  for (const std::string& argument : line.arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  // A process group of its own: the terminal's Ctrl-C is for us alone, who make a polite request of it.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // nor may the job outlive a launcher that was killed
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  const int null = ::open("/dev/null", O_RDONLY);
+  if (null >= 0) ::dup2(null, STDIN_FILENO);
+  for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  ::execvp(words[0], words.data());
+  ::_exit(kCommandNotRun);
+}
+
+int code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void say(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+int job_exit_code(int mpirun_code, bool stop_was_requested) {
+  constexpr int kSignalled = 128;
+  constexpr int kStopped = static_cast<int>(ExitCode::kStoppedUnsaved);
+  if (mpirun_code == 0 || mpirun_code == kStopped) return mpirun_code;
+  if (stop_was_requested && mpirun_code > kSignalled) return kStopped;
+  return mpirun_code > kSignalled ? static_cast<int>(ExitCode::kCollective) : mpirun_code;
+}
+
+int run_job(const LaunchLine& line) {
+  const SignalQueue signals;
+  const pid_t mpirun = start(line, signals.before());
+  if (mpirun < 0) throw DeviceError(fmt::format("launch: cannot start a process: {}", std::strerror(errno)));
+  bool stopping = false, killing = false;
+  Clock::time_point repeat_at, kill_at;
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
+    if (ended == mpirun) {
+      const int code = code_of(status);
+      // mpirun itself says nothing: --quiet silences its own failures too. No rank of ours ever returns 1.
+      if (code == kCommandNotRun) say("launch: mpirun could not be run; hint: install openmpi-bin");
+      if (code == 1 && !stopping) {
+        say(fmt::format("launch: mpirun failed; hint: it says why without --quiet: {}", line.str()));
+      }
+      if (code > 128 && job_exit_code(code, stopping) == static_cast<int>(ExitCode::kCollective)) {
+        say(fmt::format("launch: a rank was lost to signal {} ({})", code - 128, ::strsignal(code - 128)));
+      }
+      return killing ? static_cast<int>(ExitCode::kStoppedUnsaved) : job_exit_code(code, stopping);
+    }
+    const int signal = signals.next(milliseconds(200));
+    const Clock::time_point now = Clock::now();
+    if (signal != 0 && signal != SIGCHLD) {
+      if (!stopping) {
+        say(fmt::format("launch: {}: asking the ranks to stop; again to kill them", signal_name(signal)));
+        stopping = true;
+        repeat_at = now;
+      } else if ((signal == SIGINT || signal == SIGTERM) && !killing) {
+        killing = true;
+        kill_at = now + kPatience;
+        ::kill(mpirun, SIGTERM);
+      } else if (signal == SIGINT && killing) {
+        kill_at = now;
+      }
+    }
+    if (stopping && !killing && now >= repeat_at) {
+      ::kill(mpirun, SIGUSR1);
+      repeat_at = now + kRepeat;
+    }
+    if (killing && now >= kill_at) {
+      ::kill(-mpirun, SIGKILL);
+      kill_at = now + kPatience;
+    }
+  }
+}
+
+}  // namespace tessera

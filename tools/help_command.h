@@ -1,0 +1,18 @@
+// How every --help of the program looks: examples first, then usage and options, short enough for one screen.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+// Sets the format of help pages and of usage errors for app and the subcommands that are added to it afterwards. A
+// command's examples are its footer (App::footer), one a line.
+void style_help(CLI::App& app);
+
+// Parses and runs; returns the exit code: what a command set in exit_code, 0 for --help and --version, 2 for a usage
+// error, which is one line on stderr.
+int parse_and_run(CLI::App& app, int argc, char** argv, const int& exit_code);
+
+}  // namespace tessera
