@@ -2,6 +2,8 @@
 # docs/dependencies.md says what each is for).
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
+# mpi.h of some releases pulls in the C++ interface that MPI 3 removed, and with it a library that is not linked.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
