@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <future>
 #include <map>
 #include <random>
 #include <string>
@@ -15,14 +14,10 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/device/cpu/cpu_device.h"
-#include "runtime/device/cpu/mmap_resource.h"
+#include "tests/device/allocator_fixture.h"
 
-namespace tessera {
+namespace tessera::test {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-using Category = MemoryCategory;
 
 // Plain segments, as a shared arena or a GPU gives them; counts what is out.
 class SegmentResource final : public MemoryResource {
@@ -51,19 +46,6 @@ class SegmentResource final : public MemoryResource {
 
  private:
   std::map<void*, std::size_t> out_;
-};
-
-class AllocatorTest : public ::testing::Test {
- protected:
-  Buffer take(std::size_t bytes, Category category = Category::kWorkspace) {
-    return memory.allocate(bytes, category, compute.view());
-  }
-
-  CpuDevice device;
-  Stream compute = device.create_stream("compute", StreamMode::kCompute);
-  Stream gather = device.create_stream("gather", StreamMode::kQueue);
-  Stream reduce = device.create_stream("reduce", StreamMode::kQueue);
-  Allocator& memory = device.allocator();
 };
 
 TEST_F(AllocatorTest, BlocksAreAlignedApartAndWritable) {
@@ -189,7 +171,9 @@ TEST_F(AllocatorTest, HolesGoBackToTheSystemWhenMoreIsNeeded) {
 }
 
 // The pattern of a training step at half of GPT-2 124M: parameters and moments stay, gradients appear block by block
+
 // while activations go.
+
 TEST_F(AllocatorTest, ATrainingStepReservesAtMostFivePercentMoreThanItUses) {
   constexpr std::size_t kBlockBytes = 14175000;
   constexpr std::size_t kRootBytes = 78750000;
@@ -234,67 +218,6 @@ TEST_F(AllocatorTest, TrimGivesEverythingFreeBack) {
   memory.trim();
   EXPECT_EQ(memory.stats().reserved, 0);
   std::memset(take(10 * kMiB).data(), 0, 10 * kMiB);
-}
-
-TEST_F(AllocatorTest, AnotherStreamGetsABlockOnlyAfterTheStreamOfTheBlockHasPassed) {
-  std::promise<void> gate;
-  Buffer block = memory.allocate(5 * kMiB, Category::kGathered, gather.view());
-  void* const data = block.data();
-  gather.view().enqueue([future = gate.get_future().share()] { future.wait(); });
-  block.reset();
-  EXPECT_EQ(memory.stats().total.allocated, 0);
-  Buffer for_others = take(5 * kMiB);
-  EXPECT_NE(for_others.data(), data);
-  // Work of the same stream comes after what still uses the block.
-  Buffer for_the_same = memory.allocate(2 * kMiB, Category::kGathered, gather.view());
-  EXPECT_EQ(for_the_same.data(), data);
-  gate.set_value();
-  gather.view().synchronize();
-  for_the_same.reset();
-  for_others.reset();
-  EXPECT_EQ(take(10 * kMiB).data(), data);  // both are free and one again
-}
-
-TEST_F(AllocatorTest, ARecordedUseKeepsTheBlockFromEverybodyUntilItHasPassed) {
-  std::promise<void> gate;
-  Buffer block = take(5 * kMiB);
-  void* const data = block.data();
-  reduce.view().enqueue([future = gate.get_future().share()] { future.wait(); });
-  block.record_use(reduce.view());
-  block.record_use(reduce.view());
-  block.reset();
-  const Buffer other = take(5 * kMiB);
-  EXPECT_NE(other.data(), data);
-  gate.set_value();
-  reduce.view().synchronize();
-  EXPECT_EQ(take(5 * kMiB).data(), data);
-}
-
-TEST_F(AllocatorTest, AUseCoversWhatItsStreamWasGivenUntilTheRelease) {
-  std::promise<void> gate;
-  Buffer block = take(5 * kMiB);
-  void* const data = block.data();
-  block.record_use(reduce.view());  // before the work that it announces
-  reduce.view().enqueue([future = gate.get_future().share()] { future.wait(); });
-  block.reset();
-  const Buffer other = take(5 * kMiB);
-  EXPECT_NE(other.data(), data);
-  gate.set_value();
-  reduce.view().synchronize();
-}
-
-TEST_F(AllocatorTest, ABufferMayOutliveTheStreamsThatUsedIt) {
-  Buffer block;
-  {
-    const Stream brief = device.create_stream("brief", StreamMode::kQueue);
-    block = memory.allocate(2 * kMiB, Category::kGathered, brief.view());
-    const Stream other = device.create_stream("other", StreamMode::kQueue);
-    block.record_use(other.view());
-    other.view().enqueue([] { throw DataError("a failed use is over too"); });
-  }
-  void* const data = block.data();
-  block.reset();
-  EXPECT_EQ(take(2 * kMiB).data(), data);
 }
 
 TEST_F(AllocatorTest, TheLimitIsRefusedWithAllItsNumbers) {
@@ -412,26 +335,5 @@ TEST_F(AllocatorTest, RandomUseKeepsBlocksApartAndTheCountsTrue) {
   }
 }
 
-TEST_F(AllocatorTest, ThreadsMayAllocateAndReleaseAtTheSameTime) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      std::mt19937 random(static_cast<std::uint32_t>(t));
-      std::vector<Buffer> buffers(8);
-      for (int i = 0; i < 500; ++i) {
-        Buffer& buffer = buffers[random() % buffers.size()];
-        buffer.reset();
-        const StreamView stream = t % 2 == 0 ? compute.view() : gather.view();
-        buffer = memory.allocate(64 + random() % (2 * kMiB), Category::kWorkspace, stream);
-        if (random() % 3 == 0) buffer.record_use(reduce.view());
-        buffer.as<int>()[0] = t;
-        ASSERT_EQ(buffer.as<int>()[0], t);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(memory.stats().total.allocated, 0);
-}
-
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::test
