@@ -31,7 +31,15 @@ struct World {
         factory(*at.factory),
         communicator(at.factory->create(canonical_groups({.dp = at.num_ranks})[0], nullptr)),
         stream_owner(device.create_stream("conformance", StreamMode::kQueue)),
-        stream(stream_owner.view()) {}
+        stream(stream_owner.view()) {
+    prepare(device.allocator(), factory);
+  }
+
+  // An operand of this rank.
+  template <typename T>
+  Guarded<T> guarded(Placing placing, std::size_t count) {
+    return Guarded<T>(device.allocator(), stream, rank, placing, count);
+  }
 
   int rank, size;
   CommunicatorFactory& factory;
@@ -48,8 +56,8 @@ T gathered_value(int rank, std::size_t i) {
 
 template <typename T>
 void check_all_gather(World& world, DType dtype, std::size_t count, Placing placing, bool in_place) {
-  Guarded<T> input(world.factory, world.rank, placing, in_place ? 0 : count);
-  Guarded<T> output(world.factory, world.rank, placing, count * static_cast<std::size_t>(world.size));
+  auto input = world.guarded<T>(placing, in_place ? 0 : count);
+  auto output = world.guarded<T>(placing, count * static_cast<std::size_t>(world.size));
   T* own = in_place ? output.data() + count * static_cast<std::size_t>(world.rank) : input.data();
   for (std::size_t i = 0; i < count; ++i) own[i] = gathered_value<T>(world.rank, i);
   world.communicator->all_gather({.input = own, .output = output.data(), .count = count, .dtype = dtype}, world.stream)
@@ -118,8 +126,10 @@ void reduce_scatter_sums_parts_in_tree_order(ConformanceRank& at) {
         ReduceScatterOptions options;
         for (std::size_t p = 0; p < counts.size(); ++p) {
           const std::uint64_t mine = counts[p][static_cast<std::size_t>(world.rank)];
-          inputs.push_back(std::make_unique<Guarded<float>>(world.factory, world.rank, placing, sum_of(counts[p])));
-          outputs.push_back(std::make_unique<Guarded<float>>(world.factory, world.rank, placing, in_place ? 0 : mine));
+          inputs.push_back(std::make_unique<Guarded<float>>(world.device.allocator(), world.stream, world.rank, placing,
+                                                            sum_of(counts[p])));
+          outputs.push_back(std::make_unique<Guarded<float>>(world.device.allocator(), world.stream, world.rank,
+                                                             placing, in_place ? 0 : mine));
           for (std::size_t i = 0; i < inputs[p]->size(); ++i) (*inputs[p])[i] = ragged(world.rank, i, p);
           float* output = in_place ? inputs[p]->data() + before(counts[p], world.rank) : outputs[p]->data();
           options.parts.push_back({inputs[p]->data(), output, counts[p]});
@@ -140,9 +150,8 @@ void reduce_scatter_of_integers_is_exact(ConformanceRank& at) {
   World world(at);
   const std::uint64_t count = 2001;
   const auto ranks = static_cast<std::int64_t>(world.size);
-  Guarded<std::int64_t> input(world.factory, world.rank, Placing::kShared,
-                              count * static_cast<std::size_t>(world.size));
-  Guarded<std::int64_t> output(world.factory, world.rank, Placing::kShared, count);
+  auto input = world.guarded<std::int64_t>(Placing::kShared, count * static_cast<std::size_t>(world.size));
+  auto output = world.guarded<std::int64_t>(Placing::kShared, count);
   const std::vector<std::uint64_t> counts(static_cast<std::size_t>(world.size), count);
   const auto first = static_cast<std::int64_t>(count) * world.rank;
   const auto call = [&](ReduceOp op) {
@@ -165,7 +174,7 @@ void reduce_scatter_of_integers_is_exact(ConformanceRank& at) {
 template <typename T>
 void check_integer_all_reduce(World& world, DType dtype, std::size_t count, Placing placing) {
   const T ranks = static_cast<T>(world.size);
-  Guarded<T> data(world.factory, world.rank, placing, count);
+  auto data = world.guarded<T>(placing, count);
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
     for (std::size_t i = 0; i < count; ++i)
       data[i] = static_cast<T>(static_cast<T>(world.rank) * 3 + static_cast<T>(i));
@@ -187,7 +196,7 @@ void all_reduce_follows_the_tree_and_the_operation(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
     for (const std::size_t count : kSizes) {
-      Guarded<float> data(world.factory, world.rank, placing, count);
+      auto data = world.guarded<float>(placing, count);
       for (std::size_t i = 0; i < count; ++i) data[i] = ragged(world.rank, i);
       world.communicator->all_reduce({.data = data.data(), .count = count}, world.stream).synchronize();
       EXPECT_EQ(wrong_tree_sums(world.size, data.span(), 0, 0), 0U) << count << " fp32";
@@ -227,7 +236,7 @@ void broadcast_copies_from_every_root(ConformanceRank& at) {
   for (const Placing placing : placings(world.factory)) {
     for (int root = 0; root < world.size; ++root) {
       for (const std::size_t count : kSizes) {
-        Guarded<std::uint32_t> data(world.factory, world.rank, placing, count);
+        auto data = world.guarded<std::uint32_t>(placing, count);
         for (std::size_t i = 0; i < count; ++i) data[i] = gathered_value<std::uint32_t>(world.rank, i);
         world.communicator
             ->broadcast({.data = data.data(), .count = count, .dtype = DType::kUInt32, .root = root}, world.stream)
@@ -250,8 +259,8 @@ void neighbours_exchange_in_both_directions(ConformanceRank& at) {
         const bool lower = world.rank % 2 == lower_parity;
         const int peer = lower ? world.rank + 1 : world.rank - 1;
         if (peer < 0 || peer >= world.size) continue;
-        Guarded<std::uint32_t> mine(world.factory, world.rank, placing, count);
-        Guarded<std::uint32_t> theirs(world.factory, world.rank, placing, count);
+        auto mine = world.guarded<std::uint32_t>(placing, count);
+        auto theirs = world.guarded<std::uint32_t>(placing, count);
         for (std::size_t i = 0; i < count; ++i) mine[i] = gathered_value<std::uint32_t>(world.rank, i);
         const SendOptions send{.data = mine.data(), .count = count, .dtype = DType::kUInt32, .peer = peer};
         const RecvOptions recv{.data = theirs.data(), .count = count, .dtype = DType::kUInt32, .peer = peer};
@@ -284,9 +293,9 @@ void consecutive_calls_need_no_barrier(ConformanceRank& at) {
   const auto ranks = static_cast<std::size_t>(world.size);
   for (const Placing placing : {Placing::kPrivate, Placing::kShared}) {
     for (const std::size_t count : {std::size_t{33}, std::size_t{9'001}}) {
-      Guarded<float> full(world.factory, world.rank, placing, count * ranks);
-      Guarded<float> shard(world.factory, world.rank, placing, count);
-      Guarded<std::int64_t> words(world.factory, world.rank, placing, 22);
+      auto full = world.guarded<float>(placing, count * ranks);
+      auto shard = world.guarded<float>(placing, count);
+      auto words = world.guarded<std::int64_t>(placing, 22);
       const ReduceScatterOptions scatter{
           .parts = {{full.data(), shard.data(), std::vector<std::uint64_t>(ranks, count)}}};
       for (std::uint64_t round = 0; round < 8; ++round) {
@@ -315,6 +324,7 @@ void consecutive_calls_need_no_barrier(ConformanceRank& at) {
 // for.
 void groups_on_different_streams_do_not_disturb_each_other(ConformanceRank& at) {
   CpuDevice device;
+  prepare(device.allocator(), *at.factory);
   const MeshShape shape = at.num_ranks % 2 == 0 ? MeshShape{.dp = at.num_ranks / 2, .pp = 1, .tp = 2}
                                                 : MeshShape{.dp = at.num_ranks, .pp = 1, .tp = 1};
   struct Lane {
@@ -335,8 +345,8 @@ void groups_on_different_streams_do_not_disturb_each_other(ConformanceRank& at) 
     for (Lane& lane : lanes) {
       const std::size_t count = call % 2 == 0 ? 100 : 20'000;
       const auto ranks = static_cast<std::size_t>(lane.communicator->size());
-      lane.outputs.push_back(
-          std::make_unique<Guarded<std::uint32_t>>(*at.factory, at.rank, Placing::kShared, count * ranks));
+      lane.outputs.push_back(std::make_unique<Guarded<std::uint32_t>>(device.allocator(), lane.stream.view(), at.rank,
+                                                                      Placing::kShared, count * ranks));
       std::uint32_t* own = lane.outputs.back()->data() + count * static_cast<std::size_t>(lane.communicator->rank());
       for (std::size_t i = 0; i < count; ++i) own[i] = gathered_value<std::uint32_t>(at.rank + 100 * call, i);
       lane.last = lane.communicator->all_gather(

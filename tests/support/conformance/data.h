@@ -6,32 +6,26 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "parallel/communicator.h"
 #include "runtime/base/hash.h"
+#include "runtime/device/allocator.h"
 
 namespace tessera::testing {
 
 // Where the operands of a call live. kMixed: shared on even ranks, private on odd ones.
 enum class Placing { kPrivate, kShared, kMixed };
 
-// `count` elements between guard bytes, from shared memory if asked; checks on destruction that nobody wrote over the
-// guards.
+// `count` elements between guard bytes; checks on destruction that nobody wrote over the guards. Shared memory is that
+// of the category kGathered, which prepare() has given to the communicator's resource.
 template <typename T>
 class Guarded {
  public:
-  Guarded(CommunicatorFactory& factory, int rank, Placing placing, std::size_t count) : count_(count) {
-    const bool want_shared = placing == Placing::kShared || (placing == Placing::kMixed && rank % 2 == 0);
-    const std::size_t bytes = (count * sizeof(T) + 2 * kGuard + 4095) / 4096 * 4096;
-    if (want_shared && factory.shared_memory() != nullptr) {
-      resource_ = factory.shared_memory();
-      bytes_ = bytes;
-      raw_ = static_cast<unsigned char*>(resource_->allocate(bytes));
-    } else {
-      own_.resize(bytes);
-      raw_ = own_.data();
-    }
+  Guarded(Allocator& allocator, StreamView stream, int rank, Placing placing, std::size_t count) : count_(count) {
+    const bool shared = placing == Placing::kShared || (placing == Placing::kMixed && rank % 2 == 0);
+    const MemoryCategory category = shared ? MemoryCategory::kGathered : MemoryCategory::kWorkspace;
+    buffer_ = allocator.allocate(count * sizeof(T) + 2 * kGuard, category, stream);
+    raw_ = buffer_.as<unsigned char>();
     std::memset(raw_, kMark, kGuard);
     std::memset(raw_ + kGuard + count * sizeof(T), kMark, kGuard);
   }
@@ -41,7 +35,6 @@ class Guarded {
     };
     EXPECT_TRUE(intact(raw_)) << "somebody wrote before the buffer";
     EXPECT_TRUE(intact(raw_ + kGuard + count_ * sizeof(T))) << "somebody wrote past the buffer";
-    if (resource_ != nullptr) resource_->deallocate(raw_, bytes_);
   }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
@@ -54,12 +47,14 @@ class Guarded {
  private:
   static constexpr std::size_t kGuard = 64;
   static constexpr unsigned char kMark = 0xA5;
-  std::vector<unsigned char> own_;
-  MemoryResource* resource_ = nullptr;
+  Buffer buffer_;
   unsigned char* raw_ = nullptr;
-  std::size_t bytes_ = 0;
   std::size_t count_;
 };
+
+inline void prepare(Allocator& allocator, CommunicatorFactory& factory) {
+  if (factory.shared_memory() != nullptr) allocator.set_resource(MemoryCategory::kGathered, *factory.shared_memory());
+}
 
 // A float of either sign between 2^-12 and 2^12 in magnitude that depends on (rank, i, salt) alone: sums of such values
 // in fp32 depend on the order of the additions.
