@@ -9,7 +9,9 @@ namespace tessera::ops {
 // gelu: x/2 (1 + erf(x/√2)); gelu_tanh: x/2 (1 + tanh(√(2/π)(x + 0.044715 x³))); silu: x / (1 + e^-x);
 // swiglu: silu(gate) * up; geglu: gelu(gate) * up (exact gelu).
 enum class ActivationKind : std::uint8_t { kGelu, kGeluTanh, kRelu, kSilu, kSwiGlu, kGeGlu };
-constexpr bool is_gated(ActivationKind kind) { return kind == ActivationKind::kSwiGlu || kind == ActivationKind::kGeGlu; }
+constexpr bool is_gated(ActivationKind kind) {
+  return kind == ActivationKind::kSwiGlu || kind == ActivationKind::kGeGlu;
+}
 
 // y = f(x), or y = f(x) * up for the gated kinds (x is the gate). y may alias x.
 struct ActivationForward {

@@ -1,6 +1,6 @@
-// Causal scaled dot-product attention that never stores all scores (online over key blocks as in FlashAttention, Dao et al. 2022),
-// with grouped-query heads. Fixed block sizes; every head is packed into dense scratch, so that an element's bits depend neither
-// on the number of heads next to it nor on threads.
+// Causal scaled dot-product attention that never stores all scores (online over key blocks as in FlashAttention, Dao et
+// al. 2022), with grouped-query heads. Fixed block sizes; every head is packed into dense scratch, so that an element's
+// bits depend neither on the number of heads next to it nor on threads.
 //
 // Legend: B sequences, S positions, Hq query heads, Hk key/value heads (Hq a multiple of Hk; query head h reads kv head
 // h / (Hq / Hk)), D head_dim. q, o: [B*S, Hq*D]; k, v: [B*S, Hk*D]; lse: [B, Hq, S].
@@ -23,8 +23,8 @@ struct AttentionForward {
 };
 void attention_forward(StreamView stream, const AttentionForward& args);
 
-// dq, dk, dv from do (dout) and what forward saved. Assigns. dk and dv sum their query heads in order of the head index.
-// dq may alias q's gradient buffer only; no output aliases an input, except dout may alias nothing.
+// dq, dk, dv from do (dout) and what forward saved. Assigns. dk and dv sum their query heads in order of the head
+// index. dq may alias q's gradient buffer only; no output aliases an input, except dout may alias nothing.
 struct AttentionBackward {
   AttentionShape shape;
   ConstTensorView q, k, v, o, lse, dout;
@@ -36,8 +36,8 @@ void attention_backward(StreamView stream, const AttentionBackward& args);
 std::int64_t attention_workspace_bytes(const AttentionShape& shape, int num_threads, bool backward);
 
 // Rotary embedding (Su et al. 2021) in the rotate-half form of Llama: for pair (i, i + D/2) at position p,
-// angle = p * inverse_frequency[i]. In place on x [B*S, heads*D]. inverse: applies the transposed rotation (the backward).
-// cos_table, sin_table: [S, D/2], made by make_rope_tables in double and rounded once.
+// angle = p * inverse_frequency[i]. In place on x [B*S, heads*D]. inverse: applies the transposed rotation (the
+// backward). cos_table, sin_table: [S, D/2], made by make_rope_tables in double and rounded once.
 struct Rope {
   std::int64_t batch = 0, seq = 0, heads = 0, head_dim = 0;
   TensorView x;

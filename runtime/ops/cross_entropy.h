@@ -25,9 +25,9 @@ struct CrossEntropy {
 };
 void cross_entropy(StreamView stream, const CrossEntropy& args);
 
-// The language-model head and its loss, in chunks of kHeadChunkRows rows so that neither all logits nor their gradients exist:
-// logits = x[T, H] · w[V, H]ᵀ (+ no bias), losses[T] as above; where with_gradient also
-// dx[T, H] = dlogits · w (assigns) and dw[V, H] = dlogitsᵀ · x (the first chunk assigns unless accumulate_weight, later ones add).
+// The language-model head and its loss, in chunks of kHeadChunkRows rows so that neither all logits nor their gradients
+// exist: logits = x[T, H] · w[V, H]ᵀ (+ no bias), losses[T] as above; where with_gradient also dx[T, H] = dlogits · w
+// (assigns) and dw[V, H] = dlogitsᵀ · x (the first chunk assigns unless accumulate_weight, later ones add).
 struct HeadLoss {
   ConstTensorView x, w, targets;
   TensorView losses, dx, dw;

@@ -1,5 +1,6 @@
-// Matrix products. The output is cut on a fixed grid of tiles (never the inner dimension), one sequential primitive per tile, so
-// that an element's bits depend neither on threads nor on the tile's position. Operands are dense and row-major.
+// Matrix products. The output is cut on a fixed grid of tiles (never the inner dimension), one sequential primitive per
+// tile, so that an element's bits depend neither on threads nor on the tile's position. Operands are dense and
+// row-major.
 //
 // Legend: T tokens (rows), I input features, O output features. Weights are [O, I], as in PyTorch's Linear.
 #pragma once
@@ -24,13 +25,17 @@ struct LinearBackwardInput {
 };
 void linear_backward_input(StreamView stream, const LinearBackwardInput& args);
 
-// dw[O, I] = dy[T, O]^T · x[T, I]; dbias[O] = sum over T of dy. dbias may be empty. Both assign, or add inside the kernel where
-// accumulate. Sums over rows of dbias follow the row index in constant chunks.
+// dw[O, I] = dy[T, O]^T · x[T, I]; dbias[O] = sum over T of dy. dbias may be empty. Both assign, or add inside the
+// kernel where accumulate. Sums over rows of dbias follow the row index in constant chunks.
 struct LinearBackwardWeight {
   ConstTensorView dy, x;
   TensorView dw, dbias;
   bool accumulate = false;
 };
 void linear_backward_weight(StreamView stream, const LinearBackwardWeight& args);
+
+// The most bytes of scratch any of the three takes from the allocator (kWorkspace) for these extents: packed operands,
+// at most 24 MiB.
+std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs);
 
 }  // namespace tessera::ops

@@ -1,5 +1,5 @@
-// LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) over the last axis, with the residual addition fused in.
-// Legend: T rows, H features. Statistics are kept per row: mean[T] (layernorm only), rstd[T].
+// LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) over the last axis, with the residual addition
+// fused in. Legend: T rows, H features. Statistics are kept per row: mean[T] (layernorm only), rstd[T].
 #pragma once
 
 #include "runtime/device/stream.h"
@@ -9,9 +9,9 @@ namespace tessera::ops {
 
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
 
-// residual_out[T, H] = residual[T, H] + delta[T, H]  (delta may be empty: residual_out, if given, is then a copy; may alias residual)
-// y[T, H] = (r - mean) * rstd * gain + bias          (rmsnorm: r * rstd * gain; bias may be empty)
-// rstd = 1 / sqrt(var + eps), var biased (rmsnorm: mean of squares).
+// residual_out[T, H] = residual[T, H] + delta[T, H]  (delta may be empty: residual_out, if given, is then a copy; may
+// alias residual) y[T, H] = (r - mean) * rstd * gain + bias          (rmsnorm: r * rstd * gain; bias may be empty) rstd
+// = 1 / sqrt(var + eps), var biased (rmsnorm: mean of squares).
 struct NormForward {
   NormKind kind = NormKind::kLayerNorm;
   ConstTensorView residual, delta, gain, bias;
@@ -30,7 +30,8 @@ struct NormRecompute {
 void norm_recompute(StreamView stream, const NormRecompute& args);
 
 // dx[T, H]: gradient through the norm. Assigns, or adds to dx (the residual stream's gradient) where accumulate_input.
-// dgain[H], dbias[H]: sums over rows in constant chunks; assign, or add where accumulate_parameters. dbias may be empty.
+// dgain[H], dbias[H]: sums over rows in constant chunks; assign, or add where accumulate_parameters. dbias may be
+// empty.
 struct NormBackward {
   NormKind kind = NormKind::kLayerNorm;
   ConstTensorView dy, residual, gain, mean, rstd;

@@ -1,4 +1,5 @@
-// Elementwise optimizer updates and reductions over flat ranges. All fp32, any length, 64-byte aligned starts not required.
+// Elementwise optimizer updates and reductions over flat ranges. All fp32, any length, 64-byte aligned starts not
+// required.
 #pragma once
 
 #include <span>
@@ -15,8 +16,8 @@ namespace tessera::ops {
 struct AdamW {
   std::span<float> parameter, m, v;
   std::span<const float> gradient;
-  float gradient_scale = 1, beta1 = 0.9F, one_minus_beta1 = 0.1F, beta2 = 0.999F, one_minus_beta2 = 0.001F, step_size = 0,
-        denominator_scale = 1, eps = 1e-8F, decay = 0;
+  float gradient_scale = 1, beta1 = 0.9F, one_minus_beta1 = 0.1F, beta2 = 0.999F, one_minus_beta2 = 0.001F,
+        step_size = 0, denominator_scale = 1, eps = 1e-8F, decay = 0;
 };
 void adamw(StreamView stream, const AdamW& args);
 
@@ -28,8 +29,8 @@ ExactSum exact_sum(StreamView stream, std::span<const float> values);
 ExactSum exact_sum_of_squares(StreamView stream, std::span<const float> values);
 
 // destination[i] = tree over k of sources[k][i], neighbours paired level by level, an odd last one passing up:
-// ((s0+s1)+(s2+s3))+s4 … The one definition of the order in which ranks' partial sums are added. Runs on the calling thread
-// (communication streams call it); destination may alias any source element for element.
+// ((s0+s1)+(s2+s3))+s4 … The one definition of the order in which ranks' partial sums are added. Runs on the calling
+// thread (communication streams call it); destination may alias any source element for element.
 void tree_sum(std::span<float> destination, std::span<const float* const> sources);
 void tree_sum(std::span<std::int64_t> destination, std::span<const std::int64_t* const> sources);
 
