@@ -1,0 +1,151 @@
+#include "runtime/config/relations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/config/scalar.h"
+
+namespace tessera::config {
+namespace {
+
+using Relations = std::vector<Relation>;
+
+void check_run(const JobConfig& job, Relations& broken) {
+  if (!job.run.steps && !job.run.epochs) {
+    broken.push_back({{"run.steps", "run.epochs", "run"}, "missing, expected run.steps or run.epochs", ""});
+  }
+  if (job.run.evaluate_every > 0 && job.data.validation.empty()) {
+    broken.push_back({{"run.evaluate_every", "data.validation"},
+                      fmt::format("{} needs data.validation, which is not set", job.run.evaluate_every),
+                      ""});
+  }
+  if (job.run.sample_every > 0 && job.data.tokenizer.empty()) {
+    broken.push_back({{"run.sample_every", "data.tokenizer"},
+                      fmt::format("{} needs data.tokenizer, which is not set", job.run.sample_every),
+                      "data.tokenizer: bytes or a *.model file"});
+  }
+}
+
+void check_model(const ModelConfig& model, Relations& broken) {
+  if (model.num_heads <= 0 || model.hidden_size <= 0) return;
+  if (!model.head_dim && model.hidden_size % model.num_heads != 0) {
+    broken.push_back({{"model.hidden_size", "model.num_heads", "model.head_dim"},
+                      fmt::format("{} is not a multiple of num_heads {}", model.hidden_size, model.num_heads),
+                      fmt::format("{}, or set model.head_dim", nearest_multiples(model.hidden_size, model.num_heads))});
+    return;
+  }
+  if (model.kv_heads() > 0 && model.num_heads % model.kv_heads() != 0) {
+    broken.push_back({{"model.num_kv_heads", "model.num_heads"},
+                      fmt::format("{} does not divide num_heads {}", model.kv_heads(), model.num_heads),
+                      ""});
+  }
+  if (model.positions == "rope" && model.head_size() % 2 != 0) {
+    broken.push_back({{"model.head_dim", "model.hidden_size", "model.num_heads", "model.positions"},
+                      fmt::format("{} is odd, but positions rope rotates pairs of features", model.head_size()),
+                      ""});
+  }
+}
+
+void check_batch(const JobConfig& job, Relations& broken) {
+  const std::int64_t global = job.batch.global_batch_size, micro = job.batch.micro_batch_size;
+  if (global <= 0 || micro <= 0) return;
+  constexpr std::int64_t kMaxPositions = 2147483647;  // rows of a micro-batch are counted in 32 bits
+  if (job.model.seq_len > 0 && micro > kMaxPositions / job.model.seq_len) {
+    broken.push_back({{"batch.micro_batch_size", "model.seq_len"},
+                      fmt::format("{} × seq_len {} is more than {} tokens", micro, job.model.seq_len, kMaxPositions),
+                      ""});
+    return;
+  }
+  if (global % micro != 0) {
+    broken.push_back({{"batch.global_batch_size", "batch.micro_batch_size"},
+                      fmt::format("{} is not a multiple of micro_batch_size {}", global, micro),
+                      nearest_multiples(global, micro)});
+    return;
+  }
+  if (job.reproducibility.lanes) {
+    const std::string mismatch = batch_mismatch(job, *job.reproducibility.lanes, "lanes");
+    if (!mismatch.empty()) {
+      broken.push_back({{"batch.global_batch_size", "batch.micro_batch_size", "reproducibility.lanes"},
+                        mismatch,
+                        nearest_multiples(global, *job.reproducibility.lanes * micro)});
+    }
+  } else if (job.mesh.dp) {
+    const std::string mismatch = batch_mismatch(job, *job.mesh.dp, "dp");
+    if (!mismatch.empty()) {
+      broken.push_back({{"batch.global_batch_size", "batch.micro_batch_size", "mesh.dp"},
+                        mismatch,
+                        nearest_multiples(global, *job.mesh.dp * micro)});
+    }
+  }
+}
+
+void check_schedule(const JobConfig& job, Relations& broken) {
+  const ScheduleConfig& schedule = job.schedule;
+  if (job.run.steps && schedule.warmup_steps > *job.run.steps) {
+    broken.push_back({{"schedule.warmup_steps", "run.steps"},
+                      fmt::format("{} is more than run.steps {}", schedule.warmup_steps, *job.run.steps),
+                      ""});
+  }
+  if (schedule.name == "constant") return;
+  if (schedule.min_learning_rate > job.optimizer.learning_rate) {
+    broken.push_back({{"schedule.min_learning_rate", "optimizer.learning_rate"},
+                      fmt::format("{} is above optimizer.learning_rate {}", number_text(schedule.min_learning_rate),
+                                  number_text(job.optimizer.learning_rate)),
+                      ""});
+  }
+  if (!schedule.decay_steps && !job.run.steps && job.run.epochs) {
+    broken.push_back({{"schedule.decay_steps", "schedule.name", "run.steps"},
+                      fmt::format("missing, schedule {} needs it where run.steps is not set", schedule.name),
+                      ""});
+  }
+}
+
+void check_lanes(const JobConfig& job, Relations& broken) {
+  if (!job.reproducibility.lanes || !job.mesh.dp) return;
+  const LanesMismatch mismatch = lanes_mismatch(*job.reproducibility.lanes, *job.mesh.dp);
+  if (!mismatch.message.empty())
+    broken.push_back({{"reproducibility.lanes", "mesh.dp"}, mismatch.message, mismatch.hint});
+}
+
+}  // namespace
+
+std::string nearest_multiples(std::int64_t value, std::int64_t product) {
+  const std::int64_t below = value / product * product;
+  return below == 0 ? fmt::format("{}", product) : fmt::format("{} or {}", below, below + product);
+}
+
+std::string batch_mismatch(const JobConfig& job, std::int64_t lanes, std::string_view lanes_name) {
+  const std::int64_t global = job.batch.global_batch_size, micro = job.batch.micro_batch_size;
+  if (global % (lanes * micro) == 0) return {};
+  return fmt::format("{} is not a multiple of {} {} × micro_batch_size {} = {}", global, lanes_name, lanes, micro,
+                     lanes * micro);
+}
+
+std::vector<std::int64_t> dp_values_of_lanes(std::int64_t lanes) {
+  std::vector<std::int64_t> values{lanes};
+  while (values.back() > 0 && values.back() % 2 == 0) values.push_back(values.back() / 2);
+  std::reverse(values.begin(), values.end());
+  return values;
+}
+
+LanesMismatch lanes_mismatch(std::int64_t lanes, std::int64_t dp) {
+  const std::vector<std::int64_t> fitting = dp_values_of_lanes(lanes);
+  if (std::find(fitting.begin(), fitting.end(), dp) != fitting.end()) return {};
+  std::string hint = "dp values that fit:";
+  for (const std::int64_t value : fitting) hint += fmt::format("{} {}", value == fitting.front() ? "" : ",", value);
+  if (dp > lanes) return {fmt::format("{} is less than dp {}", lanes, dp), std::move(hint)};
+  return {fmt::format("{} ÷ dp {} is not a power of two", lanes, dp), std::move(hint)};
+}
+
+std::vector<Relation> broken_relations(const JobConfig& job) {
+  Relations broken;
+  check_run(job, broken);
+  check_model(job.model, broken);
+  check_batch(job, broken);
+  check_schedule(job, broken);
+  check_lanes(job, broken);
+  return broken;
+}
+
+}  // namespace tessera::config
