@@ -30,12 +30,14 @@ inline float cross_entropy_row(const CrossEntropyRow& a) {
   });
   const float total = sum_lanes(sum);
   const double vocabulary = static_cast<double>(a.vocabulary);
-  const double lse = static_cast<double>(max) + math::log(static_cast<double>(total));
+  const double log_total = math::log(static_cast<double>(total));
   const double smoothing = static_cast<double>(a.label_smoothing);
   double expected_logit = (1.0 - smoothing) * static_cast<double>(target_logit);
   if (smooth) expected_logit += smoothing * (static_cast<double>(sum_lanes(sum_logits)) / vocabulary);
   const double z_loss = static_cast<double>(a.z_loss);
-  const double loss = (lse - expected_logit) + z_loss * (lse * lse);
+  const double lse = static_cast<double>(max) + log_total;
+  // The difference first: a common offset of all logits, however large, leaves no trace.
+  const double loss = (log_total + (static_cast<double>(max) - expected_logit)) + z_loss * (lse * lse);
 
   if (a.with_gradient) {
     const double outer = static_cast<double>(a.gradient_scale);

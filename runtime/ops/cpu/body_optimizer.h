@@ -24,14 +24,10 @@ inline void adamw(const AdamWRange& a) {
 template <typename Load>
 TESSERA_INLINE Vec tree_of_two_or_four(std::int64_t width, Load at) {
   switch (width) {
-    case 1:
-      return at(0);
-    case 2:
-      return at(0) + at(1);
-    case 3:
-      return (at(0) + at(1)) + at(2);
-    default:
-      return (at(0) + at(1)) + (at(2) + at(3));
+    case 1: return at(0);
+    case 2: return at(0) + at(1);
+    case 3: return (at(0) + at(1)) + at(2);
+    default: return (at(0) + at(1)) + (at(2) + at(3));
   }
 }
 
@@ -63,14 +59,10 @@ TESSERA_INLINE void tree_sum_of(float* destination, const float* const* sources,
 
 inline void tree_sum(float* destination, const float* const* sources, std::int64_t num_sources, std::int64_t n) {
   switch (num_sources) {
-    case 1:
-      return tree_sum_of<1>(destination, sources, n);
-    case 2:
-      return tree_sum_of<2>(destination, sources, n);
-    case 3:
-      return tree_sum_of<3>(destination, sources, n);
-    case 4:
-      return tree_sum_of<4>(destination, sources, n);
+    case 1: return tree_sum_of<1>(destination, sources, n);
+    case 2: return tree_sum_of<2>(destination, sources, n);
+    case 3: return tree_sum_of<3>(destination, sources, n);
+    case 4: return tree_sum_of<4>(destination, sources, n);
     default:
       for_blocks(n, [&](std::int64_t i, std::int64_t count) {
         store_block(destination + i, count, tree_of_many(sources, num_sources, i, count));

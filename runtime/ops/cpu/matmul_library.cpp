@@ -57,12 +57,9 @@ std::string_view matmul_library_name() {
 
 bool cap_matmul_library(Isa isa) {
   switch (isa) {
-    case Isa::kPortable:
-      return dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41) == dnnl_success;
-    case Isa::kAvx2:
-      return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) == dnnl_success;
-    case Isa::kAvx512:
-      break;
+    case Isa::kPortable: return dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41) == dnnl_success;
+    case Isa::kAvx2: return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) == dnnl_success;
+    case Isa::kAvx512: break;
   }
 #if DNNL_VERSION_MAJOR >= 3
   return dnnl_set_max_cpu_isa(dnnl_cpu_isa_default) == dnnl_success;

@@ -28,12 +28,9 @@ constexpr std::int64_t kSerialWork = 1 << 19;
 // in another order.
 std::int64_t row_quantum() {
   switch (current_isa()) {
-    case Isa::kAvx2:
-      return 6;
-    case Isa::kAvx512:
-      return 8;
-    case Isa::kPortable:
-      break;
+    case Isa::kAvx2: return 6;
+    case Isa::kAvx512: return 8;
+    case Isa::kPortable: break;
   }
   return 24;
 }
