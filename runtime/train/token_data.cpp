@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <glob.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
+#include "runtime/train/file_glob.h"
 #include "runtime/train/foreign_format.h"
 #include "runtime/train/token_format.h"
 
@@ -215,30 +215,6 @@ void TokenFile::check_ids(std::int64_t first, std::int64_t last, std::int64_t vo
                       : "use the tokenizer that made the file, or a larger vocab_size");
 }
 
-namespace {
-
-// The files of one glob, by name in byte order (glob(3) sorts by locale, which hosts need not share).
-std::vector<std::string> expand(const std::string& pattern) {
-  glob_t found{};
-  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
-  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  const int error = errno;
-  ::globfree(&found);
-  if (result == GLOB_ABORTED)
-    throw DataError(fmt::format("{}: cannot read a directory: {}", pattern, std::strerror(error)));
-  // A file may be called `data[1].bin`.
-  if (paths.empty() && std::filesystem::exists(pattern)) paths.push_back(pattern);
-  if (paths.empty()) {
-    const bool is_pattern = pattern.find_first_of("*?[") != std::string::npos;
-    throw DataError(fmt::format("{}: {}", pattern, is_pattern ? "no file matches" : "no such file"),
-                    fmt::format("paths are relative to {}", std::filesystem::current_path().string()));
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-}  // namespace
-
 struct TokenDataset::State {
   struct FileWindows {
     std::int64_t first_window = 0;  // among the windows of its source
@@ -283,7 +259,7 @@ TokenDataset::TokenDataset(const std::vector<DataSource>& sources, std::int64_t 
     source.weight = given.weight;
     source.first_visit = state->num_visits;
     std::int64_t most = 0;  // tokens of the source's longest file
-    for (const std::string& path : expand(given.path)) {
+    for (const std::string& path : expand_files(given.path)) {
       TokenFile file = TokenFile::open(path);
       const auto [place, is_new] = seen.emplace(file.identity(), given.path);
       if (!is_new) {

@@ -1,14 +1,14 @@
-// Token files, windows and their order. A training sequence is a window of seq_len + 1 tokens: seq_len inputs and the seq_len
-// targets one further. Windows of one file start every seq_len tokens (neighbours share one token); a file of n tokens holds
-// floor((n - 1) / seq_len) windows; the tail is dropped and logged. Windows never cross files.
+// Token files, windows and their order. A training sequence is a window of seq_len + 1 tokens: seq_len inputs and the
+// seq_len targets one further. Windows of one file start every seq_len tokens (neighbours share one token); a file of n
+// tokens holds floor((n - 1) / seq_len) windows; the tail is dropped and logged. Windows never cross files.
 //
-// Files hold token ids only: no target of a file is ever ignored. A file too short for one window is left out with a warning where others of its
-// source have windows, and refused otherwise.
+// Files hold token ids only: no target of a file is ever ignored. A file too short for one window is left out with a
+// warning where others of its source have windows, and refused otherwise.
 //
-// Formats: llm.c version 1 (magic 20240520, u16), version 7 (magic 20240801, u32) (256 i32 of header: magic, version, number of
-// tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened: what is not token
-// data (text, gzip, another framework's format, big-endian) is refused by name. A raw file carries no magic: it is refused where its bytes read
-// as text or as wider integers, or where a Megatron index lies beside it.
+// Formats: llm.c version 1 (magic 20240520, u16), version 7 (magic 20240801, u32) (256 i32 of header: magic, version,
+// number of tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened:
+// what is not token data (text, gzip, another framework's format, big-endian) is refused by name. A raw file carries no
+// magic: it is refused where its bytes read as text or as wider integers, or where a Megatron index lies beside it.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +45,10 @@ class TokenFile {
 // Sequences of a set of globs.
 class TokenDataset {
  public:
-  // Expands the globs (sorted by bytes; no match, and a file named twice, are errors), opens and validates every file. Ids are checked here for
-  // files up to 1 GiB, and for every window that read() returns. weights repeat or thin a source's windows:
-  // weight w contributes floor(w · windows) window visits per epoch (w = 1: each once; the part of
-  // w beyond whole passes takes windows spread evenly over the source).
+  // Expands the globs (sorted by bytes; no match, and a file named twice, are errors), opens and validates every file.
+  // Ids are checked here for files up to 1 GiB, and for every window that read() returns. weights repeat or thin a
+  // source's windows: weight w contributes floor(w · windows) window visits per epoch (w = 1: each once; the part of w
+  // beyond whole passes takes windows spread evenly over the source).
   TokenDataset(const std::vector<DataSource>& sources, std::int64_t seq_len, std::int64_t vocab_size);
 
   std::int64_t num_sequences() const;  // windows of one epoch
@@ -64,14 +64,15 @@ class TokenDataset {
   std::shared_ptr<const State> state_;
 };
 
-// Which window is the n-th of the run. A pure function of (seed, epoch, n): no state, no rank. Epochs drop the tail that does not fill a
-// global batch. Without shuffle: file order. With: a keyed permutation per epoch.
+// Which window is the n-th of the run. A pure function of (seed, epoch, n): no state, no rank. Epochs drop the tail
+// that does not fill a global batch. Without shuffle: file order. With: a keyed permutation per epoch.
 class SequenceOrder {
  public:
   SequenceOrder(std::int64_t num_sequences, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle);
   std::int64_t batches_per_epoch() const;  // DataError at construction where 0: an epoch smaller than global_batch_size
   std::int64_t dropped_per_epoch() const;
-  // Window index of sequence `slot` (0 … global_batch_size-1) of global batch `batch` (0 …, counted over the whole run).
+  // Window index of sequence `slot` (0 … global_batch_size-1) of global batch `batch` (0 …, counted over the whole
+  // run).
   std::int64_t window(std::int64_t batch, std::int64_t slot) const;
   std::int64_t epoch_of(std::int64_t batch) const;
 
@@ -81,7 +82,8 @@ class SequenceOrder {
   bool shuffle_;
 };
 
-// Writes an llm.c file (u16 where every id fits and vocab_size <= 65536, else u32), atomically (temporary name, fsync, rename).
+// Writes an llm.c file (u16 where every id fits and vocab_size <= 65536, else u32), atomically (temporary name, fsync,
+// rename).
 void write_token_file(const std::string& path, std::span<const std::uint32_t> tokens, std::int64_t vocab_size);
 
 }  // namespace tessera

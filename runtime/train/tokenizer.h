@@ -1,8 +1,11 @@
-// Text to tokens and back. "bytes": 256 byte values. *.model: SentencePiece. tokenizer.json comes with the Hugging Face import.
+// Text to tokens and back. "bytes": 256 byte values. *.model: SentencePiece. tokenizer.json comes with the Hugging Face
+// import.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,16 +17,37 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   virtual std::int64_t vocab_size() const = 0;
+  // DataError where the tokenizer cannot represent the text (invalid UTF-8, for a SentencePiece model that is not
+  // exact; see load_tokenizer).
   virtual std::vector<std::uint32_t> encode(std::string_view text) const = 0;
+  // DataError for an id outside the vocabulary. Control tokens, such as the end of a text, are no text.
   virtual std::string decode(std::span<const std::uint32_t> tokens) const = 0;
   virtual std::string name() const = 0;
+  // True where decode(encode(x)) == x for every string of bytes, valid UTF-8 or not.
+  virtual bool is_exact() const = 0;
+  // The token that ends a text, where the tokenizer has one.
+  virtual std::optional<std::uint32_t> end_of_text() const = 0;
 };
 
-// spec: "bytes" or a path. DataError for what cannot be loaded; ConfigError for a format that is not available yet (tokenizer.json).
+// spec: "bytes" or a path. DataError for what cannot be loaded; ConfigError for a format that is not available yet
+// (tokenizer.json).
+//
+// A SentencePiece model with byte pieces that neither normalises nor moves white space (ours do not) is exact: what it
+// has no piece for, and bytes that are no UTF-8, become byte pieces. Any other model encodes and decodes as its makers
+// defined it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
-// Trains a SentencePiece BPE with byte fallback that round-trips any text (no normalisation, whitespace kept), and writes it to path.
-// Deterministic for equal text and options. vocab_size counts all pieces.
-void train_sentencepiece_bpe(const std::vector<std::string>& text_files, std::int64_t vocab_size, const std::string& path);
+// Trains a SentencePiece BPE with byte fallback that round-trips any text (no normalisation, whitespace kept), and
+// writes it to path (atomically). Deterministic for equal text and options: one thread, no sampling. vocab_size counts
+// all pieces: unknown, begin and end of text (<unk>, <s>, </s>), 256 bytes, characters, merges. Memory is a small
+// multiple of the text. DataError where the text is too small for the vocabulary, or the vocabulary for the text's
+// characters.
+void train_sentencepiece_bpe(const std::vector<std::string>& text_files, std::int64_t vocab_size,
+                             const std::string& path);
+
+// The same from a stream of texts: next() fills its argument and returns true, or returns false at the end. Texts are
+// cut into lines, or groups of them, for training: a piece spans line ends only within one text.
+void train_sentencepiece_bpe(const std::function<bool(std::string&)>& next, std::int64_t vocab_size,
+                             const std::string& path);
 
 }  // namespace tessera

@@ -1,0 +1,32 @@
+// A file that appears under its name only when it is complete: bytes go to a temporary name beside it; commit() syncs,
+// closes and renames. One that is destroyed uncommitted removes its temporary file. Every step is checked: a full disk
+// is a DataError, also when only close says so.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void append(std::string_view bytes);
+  // Replaces the first bytes; they must have been appended before.
+  void overwrite_start(std::string_view bytes);
+  void commit();
+
+ private:
+  void flush();
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+  std::string buffer_;
+};
+
+}  // namespace tessera
