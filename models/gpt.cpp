@@ -38,10 +38,10 @@ struct GptRunner::State {
     return static_cast<std::size_t>(segment - 1);
   }
 
-  void check(const MicroBatch& batch) const {
-    require(batch.tokens.num_elements() == shape().tokens() && batch.targets.num_elements() == shape().tokens() &&
-                batch.tokens.dtype == DType::kInt32 && batch.targets.dtype == DType::kInt32,
-            "a micro-batch is tokens and targets, i32 [B*S] each");
+  // i32 [B*S], tokens or targets.
+  void check(const ConstTensorView& numbers) const {
+    require(numbers && numbers.num_elements() == shape().tokens() && numbers.dtype == DType::kInt32,
+            "a micro-batch has B*S tokens and as many targets, i32");
   }
 
   HeadViews head(ParameterViews views) const { return bind_parameters<HeadViews>(shape(), views); }
@@ -56,7 +56,7 @@ struct GptRunner::State {
   }
 
   void run(int segment, const MicroBatch& batch, ParameterViews views, Slot& s, bool keep) {
-    check(batch);
+    check(batch.tokens);
     if (segment == 0) {
       s.residual.reset();  // of an evaluation
       s.residual = embed(batch, views);
@@ -87,7 +87,7 @@ void GptRunner::forward(int segment, const MicroBatch& batch, ParameterViews par
 LossSum GptRunner::head_loss(const MicroBatch& batch, ParameterViews parameters, ParameterViews gradients,
                              bool accumulate, float gradient_scale, int slot) {
   Slot& s = state_->slot(slot);
-  state_->check(batch);
+  state_->check(batch.targets);
   require(static_cast<bool>(s.residual), "the head before the last block");
   return head_loss_and_gradient(state_->context, batch, state_->head(parameters), state_->head(gradients), accumulate,
                                 gradient_scale, std::move(s.residual), s.gradient);
@@ -97,7 +97,7 @@ void GptRunner::backward(int segment, const MicroBatch& batch, ParameterViews pa
                          bool accumulate, int slot) {
   Slot& s = state_->slot(slot);
   const GptContext& c = state_->context;
-  state_->check(batch);
+  state_->check(batch.tokens);
   require(static_cast<bool>(s.gradient), "a backward before the head's");
   if (segment == 0) {
     const auto g = bind_parameters<EmbeddingViews>(c.shape, gradients);
@@ -122,7 +122,7 @@ void GptRunner::forward_only(int segment, const MicroBatch& batch, ParameterView
 
 LossSum GptRunner::evaluate_head(const MicroBatch& batch, ParameterViews parameters, int slot) {
   Slot& s = state_->slot(slot);
-  state_->check(batch);
+  state_->check(batch.targets);
   require(static_cast<bool>(s.residual), "the head before the last block");
   return head_loss_only(state_->context, batch, state_->head(parameters), s.residual);
 }

@@ -28,10 +28,15 @@
 
 namespace tessera {
 
-// The table. micro_batch_size is B, for the bytes and FLOPs of the segments.
+// The table. micro_batch_size is B, for the bytes and FLOPs of the segments. ConfigError where sizes contradict each
+// other or a kind is unknown. Bytes are the allocator's (multiples of 64), in fp32. saved_bytes: what one forward()
+// keeps, its output included; the head's is the gradient of the residual stream [T, H] that it leaves in place of its
+// input. Workspace of the head: forward is evaluate_head, backward is head_loss. Rope's tables live as long as the
+// runner and are part of every segment's workspace. FLOPs: the causal half of attention, lookups none.
 ModelSpec describe_gpt(const ModelConfig& model, std::int64_t micro_batch_size, int num_threads = 1);
 
-// One micro-batch. tokens, targets: i32 [B*S] in host memory of the device.
+// One micro-batch. tokens, targets: i32 [B*S] in host memory of the device; targets may be empty where no loss is asked
+// for.
 struct MicroBatch {
   ConstTensorView tokens, targets;
 };
@@ -39,7 +44,7 @@ struct MicroBatch {
 // What one micro-batch's head says.
 struct LossSum {
   ExactSum sum;                  // of the fp32 token losses that are not ignored
-  float max_loss = 0;            // largest token loss; -inf where all are ignored
+  float max_loss = 0;            // largest token loss, NaN if one is; -inf where all are ignored
   std::int64_t num_targets = 0;  // not ignored
 };
 
