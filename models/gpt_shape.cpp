@@ -32,15 +32,15 @@ void positive(std::string_view key, std::int64_t value) {
 GptShape gpt_shape(const ModelConfig& model, std::int64_t micro_batch_size) {
   using ops::ActivationKind;
   using ops::NormKind;
-  static constexpr std::array kNorms = {std::pair{std::string_view("layernorm"), NormKind::kLayerNorm},
+  static constexpr std::array norms = {std::pair{std::string_view("layernorm"), NormKind::kLayerNorm},
                                         std::pair{std::string_view("rmsnorm"), NormKind::kRmsNorm}};
-  static constexpr std::array kActivations = {std::pair{std::string_view("gelu"), ActivationKind::kGelu},
+  static constexpr std::array activations = {std::pair{std::string_view("gelu"), ActivationKind::kGelu},
                                               std::pair{std::string_view("gelu_tanh"), ActivationKind::kGeluTanh},
                                               std::pair{std::string_view("relu"), ActivationKind::kRelu},
                                               std::pair{std::string_view("silu"), ActivationKind::kSilu},
                                               std::pair{std::string_view("swiglu"), ActivationKind::kSwiGlu},
                                               std::pair{std::string_view("geglu"), ActivationKind::kGeGlu}};
-  static constexpr std::array kPositions = {std::pair{std::string_view("learned"), false},
+  static constexpr std::array positions = {std::pair{std::string_view("learned"), false},
                                             std::pair{std::string_view("rope"), true}};
 
   positive("batch.micro_batch_size", micro_batch_size);
@@ -71,10 +71,10 @@ GptShape gpt_shape(const ModelConfig& model, std::int64_t micro_batch_size) {
   s.kv_heads = model.kv_heads();
   s.head_dim = model.head_size();
   s.vocabulary = model.vocab_size;
-  s.norm = parse("norm", model.norm, kNorms);
+  s.norm = parse("norm", model.norm, norms);
   s.norm_eps = static_cast<float>(model.norm_eps);
-  s.activation = parse("activation", model.activation, kActivations);
-  s.rope = parse("positions", model.positions, kPositions);
+  s.activation = parse("activation", model.activation, activations);
+  s.rope = parse("positions", model.positions, positions);
   s.rope_theta = model.rope_theta;
   s.bias = model.bias;
   s.norm_bias = model.bias && s.norm == NormKind::kLayerNorm;

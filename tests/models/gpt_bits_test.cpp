@@ -30,10 +30,10 @@ INSTANTIATE_TEST_SUITE_P(Models, GptBits,
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(GptBits, AreTheSameWithOneAndTwoThreads) {
-  const auto& [name, model, micro_batch_size] = GetParam();
-  const test::Tokens tokens = test::random_tokens(model, micro_batch_size, 2);
+  const Case& p = GetParam();
+  const test::Tokens tokens = test::random_tokens(p.model, p.micro_batch_size, 2);
   const auto run = [&](int num_threads) {
-    test::GptHarness gpt(model, micro_batch_size, num_threads);
+    test::GptHarness gpt(p.model, p.micro_batch_size, num_threads);
     gpt.fill_weights(1);
     const LossSum loss = gpt.step(tokens, false, 1.0F / 512);
     return std::pair{loss.sum.value(), gpt.all_gradients()};
