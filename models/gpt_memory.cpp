@@ -4,6 +4,7 @@
 
 #include "models/device_tensor.h"
 #include "runtime/ops/cross_entropy.h"
+#include "runtime/ops/matmul.h"
 
 namespace tessera {
 namespace {
@@ -34,23 +35,45 @@ SegmentBytes embedding_bytes(const GptShape& shape) {
   return {.saved = n.hidden, .forward_workspace = n.rope_tables, .backward_workspace = n.rope_tables};
 }
 
-// The stages of gpt_block.cpp, in its order.
+// The stages of gpt_block.cpp in its order: what is alive, and what the operator called there takes for itself.
 SegmentBytes block_bytes(const GptShape& shape, int num_threads) {
   const Sizes n(shape);
-  const std::int64_t inputs = (shape.gated() ? 2 : 1) * n.intermediate;
+  const auto linear = [&](std::int64_t in, std::int64_t out) {
+    return ops::linear_workspace(shape.tokens(), in, out, shape.bias);
+  };
+  const ops::LinearWorkspace query = linear(shape.hidden, shape.query_size());
+  const ops::LinearWorkspace key = linear(shape.hidden, shape.kv_size());
+  const ops::LinearWorkspace output = linear(shape.query_size(), shape.hidden);
+  const ops::LinearWorkspace up = linear(shape.hidden, shape.intermediate);
+  const ops::LinearWorkspace down = linear(shape.intermediate, shape.hidden);
+  const std::int64_t norm = ops::norm_backward_workspace_bytes(shape.tokens(), shape.hidden);
+  const auto attention = [&](bool backward) {
+    return ops::attention_workspace_bytes(shape.attention(), num_threads, backward);
+  };
+
   SegmentBytes bytes;
+  const std::int64_t inputs = (shape.gated() ? 2 : 1) * n.intermediate;
   bytes.saved = 2 * n.statistics + 2 * n.query + 2 * n.kv + n.lse + n.hidden + inputs + n.hidden;
   bytes.forward_workspace = std::max({
-      n.hidden,  // h1
-      ops::attention_workspace_bytes(shape.attention(), num_threads, false),
-      2 * n.hidden,    // projected, h2
-      n.intermediate,  // activated
+      n.hidden + std::max(query.forward, key.forward),  // h1
+      attention(false),
+      n.hidden + output.forward,      // projected
+      2 * n.hidden,                   // projected, h2
+      n.hidden + up.forward,          // h2
+      n.intermediate + down.forward,  // activated
   });
   bytes.backward_workspace = std::max({
-      n.intermediate,  // activated, then its gradient
-      n.hidden,        // h2, then its gradient
-      2 * n.query + 2 * n.kv + ops::attention_workspace_bytes(shape.attention(), num_threads, true),
-      n.query + 2 * n.kv + n.hidden,  // dq, dk, dv and h1, then its gradient
+      n.intermediate + down.backward_weight,  // activated
+      n.intermediate + down.backward_input,   // its gradient
+      n.hidden + up.backward_weight,          // h2
+      n.hidden + up.backward_input,           // its gradient
+      n.hidden + norm,
+      output.backward_weight,
+      n.query + output.backward_input,           // gradient of the attention's output
+      2 * n.query + 2 * n.kv + attention(true),  // with those of q, k, v
+      n.query + 2 * n.kv + n.hidden + std::max(query.backward_weight, key.backward_weight),  // h1
+      n.query + 2 * n.kv + n.hidden + query.backward_input,                                  // its gradient
+      2 * n.kv + n.hidden + key.backward_input,
   });
   bytes.forward_workspace += n.rope_tables;
   bytes.backward_workspace += n.rope_tables;
@@ -59,11 +82,23 @@ SegmentBytes block_bytes(const GptShape& shape, int num_threads) {
 
 SegmentBytes head_bytes(const GptShape& shape) {
   const Sizes n(shape);
-  const std::int64_t logits = ops::head_loss_workspace_bytes(shape.tokens(), shape.vocabulary);
+  // ops::head_loss holds the logits of a chunk of rows while a product runs; the last chunk may be smaller.
+  const std::int64_t rows = std::min(shape.tokens(), ops::kHeadChunkRows);
+  const std::int64_t last = shape.tokens() % rows == 0 ? rows : shape.tokens() % rows;
+  const std::int64_t logits = Sizes::of({rows, shape.vocabulary});
+  const ops::LinearWorkspace whole = ops::linear_workspace(rows, shape.hidden, shape.vocabulary, false);
+  const ops::LinearWorkspace rest = ops::linear_workspace(last, shape.hidden, shape.vocabulary, false);
+  const std::int64_t forward = std::max(whole.forward, rest.forward);
+  const std::int64_t backward =
+      std::max({whole.backward_input, rest.backward_input, whole.backward_weight, rest.backward_weight});
+  const std::int64_t norm = ops::norm_backward_workspace_bytes(shape.tokens(), shape.hidden);
+  const std::int64_t always = n.rope_tables + n.statistics + n.rows;  // the rows are the losses
+
   SegmentBytes bytes;
-  bytes.saved = n.hidden;  // the gradient of the residual stream
-  bytes.forward_workspace = n.rope_tables + n.statistics + n.hidden + n.rows + logits;
-  bytes.backward_workspace = n.rope_tables + n.statistics + 2 * n.hidden + n.rows + logits;
+  bytes.saved = n.hidden;                                          // the gradient of the residual stream
+  bytes.forward_workspace = always + n.hidden + logits + forward;  // y
+  bytes.backward_workspace = always + std::max(2 * n.hidden + logits + std::max(forward, backward),  // y, its gradient
+                                               n.hidden + norm);                                     // its gradient
   return bytes;
 }
 

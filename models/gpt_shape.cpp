@@ -33,15 +33,15 @@ GptShape gpt_shape(const ModelConfig& model, std::int64_t micro_batch_size) {
   using ops::ActivationKind;
   using ops::NormKind;
   static constexpr std::array norms = {std::pair{std::string_view("layernorm"), NormKind::kLayerNorm},
-                                        std::pair{std::string_view("rmsnorm"), NormKind::kRmsNorm}};
+                                       std::pair{std::string_view("rmsnorm"), NormKind::kRmsNorm}};
   static constexpr std::array activations = {std::pair{std::string_view("gelu"), ActivationKind::kGelu},
-                                              std::pair{std::string_view("gelu_tanh"), ActivationKind::kGeluTanh},
-                                              std::pair{std::string_view("relu"), ActivationKind::kRelu},
-                                              std::pair{std::string_view("silu"), ActivationKind::kSilu},
-                                              std::pair{std::string_view("swiglu"), ActivationKind::kSwiGlu},
-                                              std::pair{std::string_view("geglu"), ActivationKind::kGeGlu}};
+                                             std::pair{std::string_view("gelu_tanh"), ActivationKind::kGeluTanh},
+                                             std::pair{std::string_view("relu"), ActivationKind::kRelu},
+                                             std::pair{std::string_view("silu"), ActivationKind::kSilu},
+                                             std::pair{std::string_view("swiglu"), ActivationKind::kSwiGlu},
+                                             std::pair{std::string_view("geglu"), ActivationKind::kGeGlu}};
   static constexpr std::array positions = {std::pair{std::string_view("learned"), false},
-                                            std::pair{std::string_view("rope"), true}};
+                                           std::pair{std::string_view("rope"), true}};
 
   positive("batch.micro_batch_size", micro_batch_size);
   positive("model.num_layers", model.num_layers);

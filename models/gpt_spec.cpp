@@ -13,19 +13,13 @@ namespace {
 ParameterSpec parameter(const GptShape& s, std::string name, const Shape& shape, ParameterRole role) {
   ParameterSpec p{.name = std::move(name), .shape = shape};
   switch (role) {
-    case ParameterRole::kMatrix:
-      p.init_std = s.init_std;
-      break;
+    case ParameterRole::kMatrix: p.init_std = s.init_std; break;
     case ParameterRole::kResidualProjection:
       // 2 num_layers such projections add into the stream: its variance at the end should not grow with depth (GPT-2).
       p.init_std = s.init_std / std::sqrt(2.0 * static_cast<double>(s.layers));
       break;
-    case ParameterRole::kGain:
-      p.init = InitKind::kOne;
-      break;
-    case ParameterRole::kBias:
-      p.init = InitKind::kZero;
-      break;
+    case ParameterRole::kGain: p.init = InitKind::kOne; break;
+    case ParameterRole::kBias: p.init = InitKind::kZero; break;
   }
   p.decay = shape.rank() == 2;
   return p;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/ops/check.h"
+#include "runtime/ops/cpu/column_sum.h"
 #include "runtime/ops/cpu/cpu_ops.h"
 #include "runtime/ops/cpu/product.h"
 
@@ -54,6 +55,14 @@ std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t inputs, st
   return std::max({cpu::product_workspace_bytes(tokens, outputs, inputs),
                    cpu::product_workspace_bytes(tokens, inputs, outputs),
                    cpu::product_workspace_bytes(outputs, inputs, tokens)});
+}
+
+LinearWorkspace linear_workspace(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs, bool bias) {
+  // The sums for dbias follow the product, whose scratch is free by then.
+  return {.forward = cpu::product_workspace_bytes(tokens, outputs, inputs),
+          .backward_input = cpu::product_workspace_bytes(tokens, inputs, outputs),
+          .backward_weight = std::max(cpu::product_workspace_bytes(outputs, inputs, tokens),
+                                      bias ? cpu::column_sums_workspace_bytes(tokens, outputs) : 0)};
 }
 
 }  // namespace tessera::ops

@@ -38,4 +38,10 @@ void linear_backward_weight(StreamView stream, const LinearBackwardWeight& args)
 // at most 24 MiB.
 std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs);
 
+// The bytes of scratch of each, exactly; bias: with the sums for dbias.
+struct LinearWorkspace {
+  std::int64_t forward = 0, backward_input = 0, backward_weight = 0;
+};
+LinearWorkspace linear_workspace(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs, bool bias);
+
 }  // namespace tessera::ops

@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/ops/check.h"
+#include "runtime/ops/cpu/column_sum.h"
 #include "runtime/ops/cpu/cpu_ops.h"
 
 namespace tessera::ops {
@@ -52,6 +53,10 @@ void norm_backward(StreamView stream, const NormBackward& args) {
   if (shape.columns == 0) return;
   check_cpu(kOp, stream);
   cpu::norm_backward(stream, args);
+}
+
+std::int64_t norm_backward_workspace_bytes(std::int64_t rows, std::int64_t features) {
+  return cpu::column_sums_workspace_bytes(rows, 2 * features);  // gains and biases
 }
 
 }  // namespace tessera::ops

@@ -40,5 +40,7 @@ struct NormBackward {
   bool accumulate_parameters = false;
 };
 void norm_backward(StreamView stream, const NormBackward& args);
+// Bytes of scratch norm_backward takes from the allocator (kWorkspace).
+std::int64_t norm_backward_workspace_bytes(std::int64_t rows, std::int64_t features);
 
 }  // namespace tessera::ops

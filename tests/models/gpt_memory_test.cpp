@@ -1,6 +1,8 @@
 // What describe_gpt predicts is what the allocator hands out.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "runtime/base/error.h"
 #include "tests/models/gpt_harness.h"
 
@@ -11,6 +13,7 @@ struct Case {
   const char* name;
   ModelConfig model;
   std::int64_t micro_batch_size;
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 };
 
 Case odd_sizes() {  // nothing is a multiple of 64 bytes

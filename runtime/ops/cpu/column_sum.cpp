@@ -33,4 +33,8 @@ void column_sums(StreamView stream, const float* x, std::int64_t rows, std::int6
   combine_parts(stream, parts.as<float>(), num_parts, columns, columns, out, accumulate);
 }
 
+std::int64_t column_sums_workspace_bytes(std::int64_t rows, std::int64_t columns) {
+  return round_up(ceil_div(rows, kRowChunk) * columns * static_cast<std::int64_t>(sizeof(float)), 64);
+}
+
 }  // namespace tessera::ops::cpu

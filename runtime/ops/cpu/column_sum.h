@@ -18,4 +18,7 @@ void combine_parts(StreamView stream, const float* parts, std::int64_t num_parts
 void column_sums(StreamView stream, const float* x, std::int64_t rows, std::int64_t columns, float* out,
                  bool accumulate);
 
+// Bytes of scratch column_sums() takes from the allocator (kWorkspace), in its blocks of 64.
+std::int64_t column_sums_workspace_bytes(std::int64_t rows, std::int64_t columns);
+
 }  // namespace tessera::ops::cpu
