@@ -1,4 +1,5 @@
-// The tree of ops/optimizer_ops.h, weak so that the operators' own (faster, same bits) takes its place as soon as it is linked.
+// The tree of ops/optimizer_ops.h, weak so that the operators' own (faster, same bits) takes its place as soon as it is
+// linked.
 #include <vector>
 
 #include "runtime/ops/optimizer_ops.h"

@@ -1,46 +1,63 @@
 #include "parallel/mpi/mpi_hosts.h"
 
 #include <mpi.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <fstream>
+#include <string>
+#include <type_traits>
 
+#include "parallel/mpi/quiet_wait.h"
 #include "runtime/base/error.h"
+#include "runtime/base/hash.h"
 
 namespace tessera {
+namespace {
+
+struct Identity {
+  std::uint64_t kernel = 0;
+  std::uint64_t network = 0;
+  std::array<char, 64> name{};
+  bool same_host(const Identity& other) const { return kernel == other.kernel && network == other.network; }
+};
+static_assert(std::is_trivially_copyable_v<Identity>);
+
+Identity own_identity() {
+  Identity own;
+  gethostname(own.name.data(), own.name.size() - 1);
+  // Drawn by the kernel at boot; where it is hidden, the host's name has to do.
+  std::string boot;
+  if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot)) boot = own.name.data();
+  own.kernel = hash_string(boot);
+  struct stat network {};
+  if (stat("/proc/self/ns/net", &network) == 0) own.network = network.st_ino;
+  return own;
+}
+
+}  // namespace
 
 HostMap discover_hosts() {
   int initialized = 0;
   MPI_Initialized(&initialized);
   require(initialized != 0, "communicator: MPI is not initialised");
-  int rank = 0, size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  MPI_Comm host = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
-  // A host is known by its first world rank, since names need not be unique.
-  int first = rank;
-  MPI_Bcast(&first, 1, MPI_INT, 0, host);
-  MPI_Comm_free(&host);
-
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  MPI_Get_processor_name(name.data(), &length);
-  std::vector<int> firsts(static_cast<std::size_t>(size));
-  std::vector<std::array<char, MPI_MAX_PROCESSOR_NAME>> names(static_cast<std::size_t>(size));
-  MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, MPI_COMM_WORLD);
-  MPI_Allgather(name.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR,
-                MPI_COMM_WORLD);
+  const Identity own = own_identity();
+  std::vector<Identity> all(static_cast<std::size_t>(size));
+  mpi::all_gather_quietly(&own, all.data(), sizeof own);
 
   HostMap map;
-  std::vector<int> known;
-  for (const int host_first : firsts) {
-    const auto found = std::find(known.begin(), known.end(), host_first);
-    map.host_of_world.push_back(static_cast<int>(found - known.begin()));
-    if (found != known.end()) continue;
-    known.push_back(host_first);
-    map.host_names.emplace_back(names[static_cast<std::size_t>(host_first)].data());
+  std::vector<Identity> hosts;
+  for (const Identity& rank : all) {
+    const auto found =
+        std::find_if(hosts.begin(), hosts.end(), [&](const Identity& host) { return host.same_host(rank); });
+    map.host_of_world.push_back(static_cast<int>(found - hosts.begin()));
+    if (found != hosts.end()) continue;
+    hosts.push_back(rank);
+    map.host_names.emplace_back(rank.name.data());
   }
   return map;
 }

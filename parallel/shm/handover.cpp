@@ -1,53 +1,62 @@
 #include "parallel/shm/handover.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <mpi.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <tuple>
+#include <utility>
 
+#include "parallel/mpi/quiet_wait.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace tessera::shm {
 namespace {
 
-// Drawn by rank 0 and told to the others by MPI. The name keeps jobs apart; the secret, which no list of sockets shows,
-// keeps out whoever else on the host might send a descriptor to that name.
-struct Nonce {
+// What a rank tells all others by MPI. The name leads to its socket; the secret, which no list of sockets shows, keeps out whoever else
+// on the host might send a descriptor to that name.
+struct Invitation {
   std::uint64_t name = 0;
   std::uint64_t secret = 0;
+  std::uint64_t bytes = 0;  // of the arena
+  std::uint64_t ready = 0;  // the socket is there
 };
 
 struct Message {
-  std::uint64_t secret;
-  std::int32_t rank;
+  std::uint64_t secret;  // the receiver's
+  std::int32_t sender;   // local rank
 };
 
-sockaddr_un address_of(std::uint64_t name, int rank, socklen_t& length) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string text = fmt::format("tessera-{:016x}-{}", name, rank);
-  std::memcpy(address.sun_path + 1, text.data(), text.size());  // a leading zero byte makes the name abstract
-  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  return address;
-}
+struct Address {
+  explicit Address(std::uint64_t name) {
+    unix_address.sun_family = AF_UNIX;
+    const std::string text = fmt::format("tessera-{:016x}", name);
+    std::memcpy(unix_address.sun_path + 1, text.data(), text.size());  // a leading zero byte makes the name abstract
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  }
+  sockaddr_un unix_address{};
+  socklen_t length = 0;
+};
 
-bool send_descriptor(int socket, const Nonce& nonce, int from, int to, int descriptor) {
-  Message message{nonce.secret, from};
+bool send_descriptor(int socket, const Invitation& to, int sender, int descriptor) {
+  Message message{to.secret, sender};
   iovec data{&message, sizeof message};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  Address address(to.name);
   msghdr header{};
-  sockaddr_un address = address_of(nonce.name, to, header.msg_namelen);
-  header.msg_name = &address;
+  header.msg_name = &address.unix_address;
+  header.msg_namelen = address.length;
   header.msg_iov = &data;
   header.msg_iovlen = 1;
   header.msg_control = control.data();
@@ -61,7 +70,7 @@ bool send_descriptor(int socket, const Nonce& nonce, int from, int to, int descr
 }
 
 // Takes one message if there is one; false where there is none.
-bool receive_descriptor(int socket, const Nonce& nonce, std::vector<Descriptor>& all) {
+bool receive_descriptor(int socket, const Invitation& own, std::vector<PeerFile>& files) {
   Message message{};
   iovec data{&message, sizeof message};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -77,79 +86,91 @@ bool receive_descriptor(int socket, const Nonce& nonce, std::vector<Descriptor>&
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
   Descriptor received(descriptor);
-  const bool ours = got == sizeof message && message.secret == nonce.secret && message.rank >= 0 &&
-                    message.rank < static_cast<int>(all.size());
-  if (ours) all[static_cast<std::size_t>(message.rank)] = std::move(received);
+  const bool ours = got == sizeof message && message.secret == own.secret && message.sender >= 0 &&
+                    message.sender < static_cast<int>(files.size());
+  if (ours) files[static_cast<std::size_t>(message.sender)].file = std::move(received);
   return true;
 }
 
-// Sends to everybody and receives from everybody. A full queue at a peer (there are short limits) is no reason to
-// block: what arrives here is taken meanwhile, so two ranks never wait for each other. Returns what went wrong, or
-// nothing.
-std::string exchange(int socket, const Nonce& nonce, int rank, int own, std::vector<Descriptor>& all,
+// Sends to everybody and receives from everybody. A full queue at a peer (there are short limits) is no reason to block: what
+// arrives here is taken meanwhile, so two ranks never wait for each other. Returns what went wrong, or nothing.
+std::string exchange(int socket, const std::vector<Invitation>& locals, int rank, int own, std::vector<PeerFile>& files,
                      double timeout_seconds) {
-  const int size = static_cast<int>(all.size());
+  const int size = static_cast<int>(locals.size());
   const double deadline = monotonic_seconds() + timeout_seconds;
   int next = 1;  // distance to the peer that is sent to next
-  const auto missing = [&] {
-    int count = 0;
-    for (const Descriptor& descriptor : all) count += descriptor.get() < 0 ? 1 : 0;
-    return count;
+  const auto num_here = [&] {
+    return std::count_if(files.begin(), files.end(), [](const PeerFile& peer) { return peer.file.get() >= 0; });
   };
-  while (next < size || missing() > 0) {
+  while (next < size || num_here() < size - 1) {
     bool moved = false;
     if (next < size) {
-      if (send_descriptor(socket, nonce, rank, (rank + next) % size, own)) {
+      const int peer = (rank + next) % size;
+      if (send_descriptor(socket, locals[static_cast<std::size_t>(peer)], rank, own)) {
         ++next;
         moved = true;
       } else if (errno != EAGAIN && errno != EINTR) {
-        return fmt::format("sending to local rank {}: {}", (rank + next) % size, std::strerror(errno));
+        return fmt::format("sending to local rank {}: {}", peer, std::strerror(errno));
       }
     }
-    moved = receive_descriptor(socket, nonce, all) || moved;
+    moved = receive_descriptor(socket, locals[static_cast<std::size_t>(rank)], files) || moved;
     if (moved) continue;
-    if (monotonic_seconds() > deadline) return fmt::format("{} of {} descriptors did not come", missing(), size);
+    if (monotonic_seconds() > deadline) return fmt::format("{} of {} descriptors came", num_here(), size - 1);
     pollfd wait{socket, POLLIN, 0};
     poll(&wait, 1, next < size ? 1 : 100);
   }
   return {};
 }
 
-// All ranks fail or none does: otherwise those that are well would wait for the other.
-void agree(MPI_Comm host, const std::string& problem) {
-  int failed = problem.empty() ? 0 : 1;
-  int any = 0;
-  MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, host);
-  if (any == 0) return;
-  throw CollectiveError(
-      "shm: descriptors could not be handed over: " + (problem.empty() ? "another rank failed" : problem),
-      "ranks in containers of their own need collectives.backend: mpi");
+[[noreturn]] void refuse(const std::string& problem) {
+  throw CollectiveError("shm: memory files could not be handed over: " + problem,
+                        "ranks in containers of their own need collectives.backend: mpi");
 }
 
 }  // namespace
 
-std::vector<Descriptor> exchange_descriptors(MPI_Comm host, const Descriptor& own, double timeout_seconds) {
-  int rank = 0, size = 0;
-  MPI_Comm_rank(host, &rank);
-  MPI_Comm_size(host, &size);
-  std::vector<Descriptor> all(static_cast<std::size_t>(size));
-  all[static_cast<std::size_t>(rank)] = Descriptor(fcntl(own.get(), F_DUPFD_CLOEXEC, 0));
+std::vector<PeerFile> exchange_files(const HostMap& hosts, const Arena& own, double timeout_seconds) {
+  int world_rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  const std::vector<int> beside = hosts.ranks_beside(world_rank);
+  const auto local_rank = static_cast<int>(std::find(beside.begin(), beside.end(), world_rank) - beside.begin());
 
-  Nonce nonce;
-  if (rank == 0 && getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
-    nonce.name = static_cast<std::uint64_t>(monotonic_ns());
-  MPI_Bcast(&nonce, sizeof nonce, MPI_BYTE, 0, host);
-
-  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  socklen_t length = 0;
-  const sockaddr_un address = address_of(nonce.name, rank, length);
+  Invitation invitation{.bytes = own.size_bytes()};
   std::string problem;
-  if (socket.get() < 0 || bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::array<std::uint64_t, 2> random{};
+  if (getrandom(random.data(), sizeof random, 0) != sizeof random) problem = "no random numbers";
+  std::tie(invitation.name, invitation.secret) = std::pair(random[0], random[1]);
+  const Address address(invitation.name);
+  if (socket.get() < 0 ||
+      bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.unix_address), address.length) != 0) {
     problem = fmt::format("unix socket: {}", std::strerror(errno));
   }
-  agree(host, problem);  // also: every name is bound before the first message
-  agree(host, exchange(socket.get(), nonce, rank, own.get(), all, timeout_seconds));
-  return all;
+  invitation.ready = problem.empty() ? 1 : 0;
+  std::vector<Invitation> all(hosts.host_of_world.size());
+  mpi::all_gather_quietly(&invitation, all.data(), sizeof invitation);
+  if (!problem.empty()) refuse(problem);
+
+  std::vector<Invitation> locals;
+  std::vector<PeerFile> files;
+  for (const int rank : beside) {
+    locals.push_back(all[static_cast<std::size_t>(rank)]);
+    files.push_back({Descriptor(), locals.back().bytes});
+  }
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].ready == 0) refuse(fmt::format("world rank {} has no socket", rank));
+  }
+  problem = exchange(socket.get(), locals, local_rank, own.file().get(), files, timeout_seconds);
+
+  // All ranks fail or none does: otherwise those that are well would go on and wait for the others.
+  const std::uint8_t failed = problem.empty() ? 0 : 1;
+  std::vector<std::uint8_t> failures(all.size());
+  mpi::all_gather_quietly(&failed, failures.data(), sizeof failed);
+  if (!problem.empty()) refuse(problem);
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    if (failures[rank] != 0) refuse(fmt::format("world rank {} failed", rank));
+  }
+  return files;
 }
 
 }  // namespace tessera::shm

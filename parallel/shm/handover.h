@@ -1,17 +1,21 @@
-// Gives every rank of a host the descriptors of all of them.
+// Gives every rank of a host the memory files of all of them.
 #pragma once
 
-#include <mpi.h>
-
+#include <cstdint>
 #include <vector>
 
+#include "parallel/host_map.h"
 #include "parallel/shm/arena.h"
 
 namespace tessera::shm {
 
-// Collective over `host`, whose ranks share a kernel and a network namespace. Returns the descriptors by rank; the own
-// one is a duplicate. Abstract unix sockets carry them: such a name is no file, and is gone with its socket. Throws
-// CollectiveError on all ranks if one fails.
-std::vector<Descriptor> exchange_descriptors(MPI_Comm host, const Descriptor& own, double timeout_seconds);
+struct PeerFile {
+  Descriptor file;  // none at the own place
+  std::uint64_t bytes = 0;
+};
+
+// Collective over MPI_COMM_WORLD. Returns the files of the ranks beside the own one, in their order. Abstract unix sockets carry the
+// descriptors: such a name is no file, and is gone with its socket. Throws CollectiveError on all ranks if one fails.
+std::vector<PeerFile> exchange_files(const HostMap& hosts, const Arena& own, double timeout_seconds);
 
 }  // namespace tessera::shm

@@ -12,14 +12,7 @@ std::shared_ptr<ShmWorld> introduce(const HostMap& hosts, double timeout_seconds
   const std::vector<int> locals = hosts.ranks_beside(world_rank);
   auto world = std::make_shared<ShmWorld>(static_cast<int>(locals.size()));
 
-  MPI_Comm host = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, hosts.host_of_world[static_cast<std::size_t>(world_rank)], world_rank, &host);
-  const std::vector<Descriptor> files = exchange_descriptors(host, world->own.file(), timeout_seconds);
-  std::vector<std::uint64_t> sizes(locals.size());
-  const std::uint64_t own_size = world->own.size_bytes();
-  MPI_Allgather(&own_size, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, host);
-  MPI_Comm_free(&host);
-
+  const std::vector<PeerFile> files = exchange_files(hosts, world->own, timeout_seconds);
   world->base.resize(hosts.host_of_world.size());
   world->peers.resize(locals.size());
   for (std::size_t local = 0; local < locals.size(); ++local) {
@@ -27,7 +20,7 @@ std::shared_ptr<ShmWorld> introduce(const HostMap& hosts, double timeout_seconds
     if (locals[local] == world_rank) {
       world->base[rank] = world->own.base();
     } else {
-      world->peers[local] = Mapping(files[local], sizes[local], false);
+      world->peers[local] = Mapping(files[local].file, files[local].bytes, false);
       world->base[rank] = world->peers[local].base();
     }
   }

@@ -18,10 +18,14 @@ std::vector<Placing> placings(CommunicatorFactory& factory) {
   return {Placing::kPrivate, Placing::kShared, Placing::kMixed};
 }
 
-// Nothing, one element, fewer than ranks, odd, and more than any staging piece (1 MiB of fp32 and a tail).
-constexpr std::size_t kSizes[] = {0, 1, 3, 1001, 300'007};
+// Nothing, one element, fewer than ranks, odd, and more than any piece that a backend moves at once (small chunks need less for that).
+std::vector<std::size_t> sizes(const ConformanceRank& at) {
+  return {0, 1, 3, 1001, at.options.max_chunk_elements > 1000 ? 300'007U : 5'003U};
+}
 // The same, for calls that move one such shard per rank.
-constexpr std::size_t kShardSizes[] = {0, 1, 5, 1001, 70'001};
+std::vector<std::size_t> shard_sizes(const ConformanceRank& at) {
+  return {0, 1, 5, 1001, at.options.max_chunk_elements > 1000 ? 70'001U : 3'001U};
+}
 
 // A rank with one communicator over the world and one stream.
 struct World {
@@ -75,7 +79,7 @@ void all_gather_places_shards_in_rank_order(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
     for (const bool in_place : {false, true}) {
-      for (const std::size_t count : kShardSizes) {
+      for (const std::size_t count : shard_sizes(at)) {
         check_all_gather<std::uint32_t>(world, DType::kUInt32, count, placing, in_place);
       }
       check_all_gather<std::uint8_t>(world, DType::kUInt8, 1001, placing, in_place);
@@ -116,7 +120,7 @@ void reduce_scatter_sums_parts_in_tree_order(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
     for (const bool in_place : {false, true}) {
-      for (const std::size_t count : kShardSizes) {
+      for (const std::size_t count : shard_sizes(at)) {
         // Three parts of one call: equal slices, ragged slices, and nothing at all.
         const auto ranks = static_cast<std::size_t>(world.size);
         const std::vector<std::vector<std::uint64_t>> counts = {std::vector<std::uint64_t>(ranks, count),
@@ -195,7 +199,7 @@ void check_integer_all_reduce(World& world, DType dtype, std::size_t count, Plac
 void all_reduce_follows_the_tree_and_the_operation(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
-    for (const std::size_t count : kSizes) {
+    for (const std::size_t count : sizes(at)) {
       auto data = world.guarded<float>(placing, count);
       for (std::size_t i = 0; i < count; ++i) data[i] = ragged(world.rank, i);
       world.communicator->all_reduce({.data = data.data(), .count = count}, world.stream).synchronize();
@@ -235,7 +239,7 @@ void broadcast_copies_from_every_root(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
     for (int root = 0; root < world.size; ++root) {
-      for (const std::size_t count : kSizes) {
+      for (const std::size_t count : sizes(at)) {
         auto data = world.guarded<std::uint32_t>(placing, count);
         for (std::size_t i = 0; i < count; ++i) data[i] = gathered_value<std::uint32_t>(world.rank, i);
         world.communicator
@@ -254,7 +258,7 @@ void broadcast_copies_from_every_root(ConformanceRank& at) {
 void neighbours_exchange_in_both_directions(ConformanceRank& at) {
   World world(at);
   for (const Placing placing : placings(world.factory)) {
-    for (const std::size_t count : kSizes) {
+    for (const std::size_t count : sizes(at)) {
       for (const int lower_parity : {0, 1}) {
         const bool lower = world.rank % 2 == lower_parity;
         const int peer = lower ? world.rank + 1 : world.rank - 1;
