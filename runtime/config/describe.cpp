@@ -102,19 +102,11 @@ Json value_schema(const KeyRow& row) {
   if (row.later) return object({{"not", Json::object()}});
   Json json;
   switch (row.kind) {
-    case KeyKind::kInteger:
-      json = number_schema(row, "integer");
-      break;
-    case KeyKind::kNumber:
-      json = number_schema(row, "number");
-      break;
-    case KeyKind::kBool:
-      json = object({{"type", "boolean"}});
-      break;
-    case KeyKind::kWord:
-      return object({{"enum", row.words_now.empty() ? row.words : row.words_now}});
-    case KeyKind::kText:
-      return text_schema();
+    case KeyKind::kInteger: json = number_schema(row, "integer"); break;
+    case KeyKind::kNumber: json = number_schema(row, "number"); break;
+    case KeyKind::kBool: json = object({{"type", "boolean"}}); break;
+    case KeyKind::kWord: return object({{"enum", row.words_now.empty() ? row.words : row.words_now}});
+    case KeyKind::kText: return text_schema();
     case KeyKind::kByteSize:
       return any_of(object({{"type", "integer"}, {"minimum", 1}}),
                     object({{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?( ?(KiB|MiB|GiB|TiB))?$"}}));
@@ -123,14 +115,10 @@ Json value_schema(const KeyRow& row) {
       json["maxItems"] = 2;
       return json;
     }
-    case KeyKind::kTexts:
-      return list_of(text_schema());
-    case KeyKind::kSources:
-      return list_of(any_of(text_schema(), item_schema("data.train[]")), 1);
-    case KeyKind::kGroups:
-      return list_of(item_schema("optimizer.groups[]"));
-    case KeyKind::kAnything:
-      return Json::object();
+    case KeyKind::kTexts: return list_of(text_schema());
+    case KeyKind::kSources: return list_of(any_of(text_schema(), item_schema("data.train[]")), 1);
+    case KeyKind::kGroups: return list_of(item_schema("optimizer.groups[]"));
+    case KeyKind::kAnything: return Json::object();
   }
   if (row.words.empty()) return json;
   return any_of(object({{"enum", row.words}}), std::move(json));

@@ -80,27 +80,17 @@ std::string KeyRow::expected() const {
     text += kind == KeyKind::kBool ? ", " : " or ";
   }
   switch (kind) {
-    case KeyKind::kInteger:
-      return text + integer_range(range);
-    case KeyKind::kNumber:
-      return text + number_range(range);
-    case KeyKind::kBool:
-      return text + "true or false";
-    case KeyKind::kByteSize:
-      return "bytes, or a number with KiB, MiB, GiB or TiB";
-    case KeyKind::kNumbers:
-      return fmt::format("a list of two numbers, each {}", number_range(range).substr(9));
-    case KeyKind::kTexts:
-      return "a list of globs";
-    case KeyKind::kSources:
-      return "a list of globs or {path, weight}";
-    case KeyKind::kGroups:
-      return "a list of {match, learning_rate, weight_decay}";
-    case KeyKind::kText:
-      return "text";
+    case KeyKind::kInteger: return text + integer_range(range);
+    case KeyKind::kNumber: return text + number_range(range);
+    case KeyKind::kBool: return text + "true or false";
+    case KeyKind::kByteSize: return "bytes, or a number with KiB, MiB, GiB or TiB";
+    case KeyKind::kNumbers: return fmt::format("a list of two numbers, each {}", number_range(range).substr(9));
+    case KeyKind::kTexts: return "a list of globs";
+    case KeyKind::kSources: return "a list of globs or {path, weight}";
+    case KeyKind::kGroups: return "a list of {match, learning_rate, weight_decay}";
+    case KeyKind::kText: return "text";
     case KeyKind::kWord:
-    case KeyKind::kAnything:
-      break;
+    case KeyKind::kAnything: break;
   }
   return text;
 }

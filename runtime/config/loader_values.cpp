@@ -56,24 +56,17 @@ void Loader::load_value(const KeyRow& row, const std::string& shown, const YamlN
     return;
   }
   switch (row.kind) {
-    case KeyKind::kInteger:
-      return load_integer(row, shown, node, place, field);
-    case KeyKind::kNumber:
-      return load_number(row, shown, node, place, field);
-    case KeyKind::kBool:
-      return load_bool(row, shown, node, place, field);
-    case KeyKind::kWord:
-      return load_word(row, shown, node, place, field);
+    case KeyKind::kInteger: return load_integer(row, shown, node, place, field);
+    case KeyKind::kNumber: return load_number(row, shown, node, place, field);
+    case KeyKind::kBool: return load_bool(row, shown, node, place, field);
+    case KeyKind::kWord: return load_word(row, shown, node, place, field);
     case KeyKind::kText:
-    case KeyKind::kByteSize:
-      return load_text(row, shown, node, place, *std::get<std::string*>(field));
+    case KeyKind::kByteSize: return load_text(row, shown, node, place, *std::get<std::string*>(field));
     case KeyKind::kNumbers:
     case KeyKind::kTexts:
     case KeyKind::kSources:
-    case KeyKind::kGroups:
-      return load_list(row, shown, node, place, field);
-    case KeyKind::kAnything:
-      return;
+    case KeyKind::kGroups: return load_list(row, shown, node, place, field);
+    case KeyKind::kAnything: return;
   }
 }
 

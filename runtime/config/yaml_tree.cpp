@@ -194,14 +194,10 @@ std::string printable(std::string_view text, std::size_t max_length) {
 
 std::string YamlNode::describe() const {
   switch (kind) {
-    case Kind::kNull:
-      return "nothing";
-    case Kind::kList:
-      return "a list";
-    case Kind::kMapping:
-      return "a mapping";
-    case Kind::kScalar:
-      break;
+    case Kind::kNull: return "nothing";
+    case Kind::kList: return "a list";
+    case Kind::kMapping: return "a mapping";
+    case Kind::kScalar: break;
   }
   return quoted ? '"' + printable(text) + '"' : printable(text);
 }

@@ -51,18 +51,10 @@ std::string mutated(std::string text, Dice& dice) {
   for (std::size_t edits = 1 + dice.below(6); edits > 0; --edits) {
     const std::size_t at = dice.below(text.size() + 1);
     switch (dice.below(5)) {
-      case 0:
-        text.insert(at, kPieces[dice.below(kPieces.size())]);
-        break;
-      case 1:
-        text.erase(at, 1 + dice.below(12));
-        break;
-      case 2:
-        text.resize(at);
-        break;
-      case 3:
-        text.insert(at, text.substr(dice.below(text.size() + 1), dice.below(60)));
-        break;
+      case 0: text.insert(at, kPieces[dice.below(kPieces.size())]); break;
+      case 1: text.erase(at, 1 + dice.below(12)); break;
+      case 2: text.resize(at); break;
+      case 3: text.insert(at, text.substr(dice.below(text.size() + 1), dice.below(60))); break;
       default:
         if (at < text.size()) text[at] = static_cast<char>(dice.below(256));
     }
