@@ -1,0 +1,298 @@
+#include "runtime/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "runtime/train/batch_loader.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/train/train_job.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::TemporaryDirectory;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  std::string tokens(const std::vector<std::uint32_t>& ids, std::int64_t vocab_size = 64) {
+    return test::write_tokens(directory_ / ("tokens" + std::to_string(++files_) + ".bin"), ids, vocab_size);
+  }
+  std::string random_tokens(std::int64_t count, std::int64_t vocab_size = 64) {
+    return test::write_tokens(directory_ / ("tokens" + std::to_string(++files_) + ".bin"), count, vocab_size);
+  }
+  std::vector<json> run(const JobConfig& config, int world = 1) {
+    std::vector<json> events;
+    for (const std::string& line : test::run_job(config, world, 1, directory_ / ("run" + std::to_string(++runs_)))) events.push_back(json::parse(line));
+    return events;
+  }
+  std::string run_path() const { return directory_ / ("run" + std::to_string(runs_)); }
+
+  TemporaryDirectory directory_;
+  int files_ = 0, runs_ = 0;
+};
+
+TEST_F(TrainerTest, TheLossStartsNearTheLogarithmOfTheVocabularyAndFallsOnOneBatch) {
+  JobConfig config = test::model_t(40);
+  config.run.overfit_one_batch = true;
+  config.data.train = {{random_tokens(2001), 1.0}};
+  const std::vector<json> events = run(config);
+  EXPECT_NEAR(events[1]["loss"].get<double>(), std::log(64.0), 0.05);
+  EXPECT_LT(events.back()["loss"].get<double>(), events[1]["loss"].get<double>() - 0.5);
+}
+
+TEST_F(TrainerTest, TheFirstUpdateMovesTheMostMovedWeightByTheLearningRate) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  config.optimizer.eps = 1e-12;
+  double largest = 0;
+  test::run_ranks(config, 1, [&](test::RankParts& parts) {
+    const TokenDataset dataset(config.data.train, 16, 64);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, 0);
+    const StepBatch batch = loader.load(0);
+    const std::vector<float> before = parts.gather("block.1.feed_forward.up.weight");
+    parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
+    const std::vector<float> after = parts.gather("block.1.feed_forward.up.weight");
+    for (std::size_t i = 0; i < before.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(after[i]) - before[i]));
+  });
+  EXPECT_NEAR(largest, 1e-3, 1e-6);  // 0.744e-3 would mean that the first update counts as the second
+}
+
+// One valid target with some loss in micro-batch 1, three in micro-batch 2: the mean is over targets, not over micro-batches.
+TEST_F(TrainerTest, TheMeanLossIsOverValidTargetsInEveryLayout) {
+  constexpr std::uint32_t kIgnored = 63;
+  std::vector<std::uint32_t> first(17, kIgnored), second(17, kIgnored);
+  first[5] = 7;
+  second[2] = 9, second[8] = 11, second[16] = 13;
+  JobConfig config = test::model_t(1);
+  config.loss.ignore_index = kIgnored;
+  config.data.shuffle = false;
+  config.batch.micro_batch_size = 1;
+  config.batch.global_batch_size = 1;
+  config.reproducibility.lanes = 1;
+  config.data.train = {{tokens(first), 1.0}};
+  const double loss1 = run(config)[1]["loss"].get<double>();
+  config.data.train = {{tokens(second), 1.0}};
+  const double loss2 = run(config)[1]["loss"].get<double>();
+
+  config.batch.global_batch_size = 2;
+  config.reproducibility.lanes = 2;
+  const std::string one = tokens(first), two = tokens(second);
+  config.data.train = {{one, 1.0}, {two, 1.0}};
+  const double expected = (1 * loss1 + 3 * loss2) / 4;
+  EXPECT_NEAR(run(config, 1)[1]["loss"].get<double>(), expected, 1e-6);
+  EXPECT_NE(loss1, loss2);
+  const json on_two = run(config, 2)[1];
+  EXPECT_EQ(on_two["loss"], run(config, 1)[1]["loss"]);
+  EXPECT_NEAR(on_two["max_loss"].get<double>(), loss1 > loss2 ? loss1 : on_two["max_loss"].get<double>(), 1e-6);
+}
+
+TEST_F(TrainerTest, AFullyMaskedMicroBatchChangesNothing) {
+  constexpr std::uint32_t kIgnored = 63;
+  std::vector<std::uint32_t> valid(17);
+  for (std::size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<std::uint32_t>(3 * i + 1) % 60;
+  const std::vector<std::uint32_t> masked(17, kIgnored);
+  JobConfig config = test::model_t(1);
+  config.loss.ignore_index = kIgnored;
+  config.data.shuffle = false;
+  config.batch.micro_batch_size = 1;
+  config.batch.global_batch_size = 1;
+  config.reproducibility.lanes = 1;
+  config.data.train = {{tokens(valid), 1.0}};
+  const json alone = run(config)[1];
+  config.batch.global_batch_size = 2;
+  config.reproducibility.lanes = 2;
+  const std::string one = tokens(valid), two = tokens(masked);
+  config.data.train = {{one, 1.0}, {two, 1.0}};
+  for (const int world : {1, 2}) {
+    const json with_masked = run(config, world)[1];
+    EXPECT_EQ(with_masked["loss"], alone["loss"]);
+    EXPECT_EQ(with_masked["max_loss"], alone["max_loss"]);
+    EXPECT_EQ(with_masked["grad_norm"], alone["grad_norm"]);
+  }
+}
+
+TEST_F(TrainerTest, WithoutAnyValidTargetLossAndGradientAreZero) {
+  JobConfig config = test::model_t(1);
+  config.loss.ignore_index = 5;
+  config.data.train = {{tokens(std::vector<std::uint32_t>(8 * 16 + 1, 5)), 1.0}};
+  const json step = run(config, 2)[1];
+  EXPECT_EQ(step["loss"].get<double>(), 0.0);
+  EXPECT_EQ(step["grad_norm"].get<double>(), 0.0);
+}
+
+// Gradients are exactly 0 where every target is ignored: then only decay moves a weight, by 1 - 1e-2 · 0.1.
+TEST_F(TrainerTest, WeightDecayMovesMatricesAndLeavesNormsAndBiases) {
+  for (const int world : {1, 2}) {
+    JobConfig config = test::model_t(1);
+    config.loss.ignore_index = 5;
+    config.optimizer.learning_rate = 1e-2;
+    config.optimizer.weight_decay = 0.1;
+    config.data.train = {{tokens(std::vector<std::uint32_t>(8 * 16 + 1, 5)), 1.0}};
+    test::run_ranks(config, world, [&](test::RankParts& parts) {
+      const TokenDataset dataset(config.data.train, 16, 64);
+      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+      const StepBatch batch = loader.load(0);
+      int decayed = 0, kept = 0;
+      std::vector<std::vector<float>> before;
+      for (const ParameterSpec& p : parts.plan.model.parameters) before.push_back(parts.gather(p.name));
+      parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-2});
+      for (std::size_t p = 0; p < before.size(); ++p) {
+        const ParameterSpec& spec = parts.plan.model.parameters[p];
+        const std::vector<float> after = parts.gather(spec.name);
+        const bool matrix = spec.shape.rank() == 2;
+        for (std::size_t i = 0; i < after.size(); ++i) {
+          if (matrix) {
+            EXPECT_NEAR(after[i], before[p][i] * 0.999F, 1e-8F) << spec.name;
+          } else {
+            EXPECT_EQ(after[i], before[p][i]) << spec.name;
+          }
+        }
+        ++(matrix ? decayed : kept);
+      }
+      EXPECT_EQ(decayed, 2 + 2 * 6);      // token and position tables; q, k, v, o, up, down per block
+      EXPECT_EQ(kept, 2 * (2 * 2 + 6) + 2);  // two norms and six biases per block; the final norm
+    });
+  }
+}
+
+TEST_F(TrainerTest, EveryRowOfATiedTableMovesAndEqualsOneRank) {
+  JobConfig config = test::model_t(1);
+  config.model.vocab_size = 67;
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t i = 0; i < 8 * 16 + 1; ++i) ids.push_back(i % 67);
+  config.data.train = {{tokens(ids, 67), 1.0}};
+  std::vector<float> reference;
+  for (const int world : {1, 2, 4}) {
+    test::run_ranks(config, world, [&](test::RankParts& parts) {
+      const TokenDataset dataset(config.data.train, 16, 67);
+      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+      const StepBatch batch = loader.load(0);
+      const std::vector<float> before = parts.gather("embedding.token.weight");
+      parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
+      const std::vector<float> after = parts.gather("embedding.token.weight");
+      if (parts.rank != 0) return;
+      for (std::size_t row = 0; row < 67; ++row) {
+        EXPECT_FALSE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * 32), after.begin() + static_cast<std::ptrdiff_t>((row + 1) * 32),
+                                before.begin() + static_cast<std::ptrdiff_t>(row * 32)))
+            << "row " << row;
+      }
+      if (world == 1) reference = after;
+      EXPECT_EQ(after, reference) << world << " ranks";
+    });
+  }
+}
+
+TEST_F(TrainerTest, EveryLayoutStartsFromTheSameState) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  const std::string expected = run(config, 1)[0]["state_hash"];
+  for (const int world : {2, 4}) {
+    for (const std::string wrap : {"block", "root"}) {
+      config.fsdp.wrap = wrap;
+      EXPECT_EQ(run(config, world)[0]["state_hash"], expected);
+    }
+  }
+}
+
+TEST_F(TrainerTest, ProgramAndRecordedCallsShow25GathersAnd13ReducesPerStepAndRank) {
+  for (const std::string wrap : {"block", "root"}) {
+    JobConfig config = test::model_t(3);
+    config.model.num_layers = 12;
+    config.batch.global_batch_size = 4;
+    config.reproducibility.lanes = 2;
+    config.fsdp.wrap = wrap;
+    config.data.train = {{random_tokens(2001), 1.0}};
+    run(config, 2);
+    const json plan = json::parse(std::ifstream(run_path() + "/plan.json"));
+    EXPECT_EQ(plan["calls"]["all_gather"], wrap == "block" ? 25 : 1);
+    EXPECT_EQ(plan["calls"]["reduce_scatter"], wrap == "block" ? 13 : 1);
+    for (const std::string rank : {"00000", "00001"}) {
+      std::ifstream log(run_path() + "/collectives/rank-" + rank + ".log");
+      std::map<std::string, int> calls;  // "step op"
+      for (std::string line; std::getline(log, line);) {
+        std::smatch match;
+        ASSERT_TRUE(std::regex_search(line, match, std::regex("^step (\\d+) seq \\d+ group \\S+ stream \\S+ op (\\S+) count \\d+ dtype \\S+.* tag "))) << line;
+        ++calls[match[1].str() + " " + match[2].str()];
+      }
+      for (const std::string step : {"1", "2", "3"}) {
+        EXPECT_EQ(calls[step + " all_gather"], wrap == "block" ? 25 : 1);
+        EXPECT_EQ(calls[step + " reduce_scatter"], wrap == "block" ? 13 : 1);
+      }
+    }
+  }
+}
+
+TEST_F(TrainerTest, AnEpochSmallerThanAGlobalBatchIsRefused) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(16 * 7 + 1), 1.0}};  // 7 windows, 8 per batch
+  try {
+    run(config, 2);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kData);
+    EXPECT_EQ(error.rank, 0);
+  }
+}
+
+// 10 sequences, 6 per batch: one batch an epoch, the tail of 4 logged.
+TEST_F(TrainerTest, TailsOfAnEpochAreDroppedAndLogged) {
+  JobConfig config = test::model_t(0);
+  config.run.steps.reset();
+  config.run.epochs = 3;
+  config.batch.global_batch_size = 6;
+  config.reproducibility.lanes = 3;
+  config.data.train = {{random_tokens(16 * 10 + 1), 1.0}};
+  const std::vector<json> events = run(config, 3);
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[3]["epoch"], 2);
+  EXPECT_EQ(events[3]["tokens_seen"], 3 * 6 * 16);
+  std::ifstream log(run_path() + "/logs/rank-00000.log");
+  const std::string text((std::istreambuf_iterator<char>(log)), {});
+  EXPECT_NE(text.find("10 sequences per epoch in 1 batches, the last 4 dropped"), std::string::npos) << text;
+}
+
+TEST_F(TrainerTest, ANonFiniteGradientSkipsTheUpdateOnEveryRankAndNamesTheRank) {
+  // A learning rate that explodes the weights: after a few updates losses are not finite.
+  JobConfig config = test::model_t(6);
+  config.optimizer.learning_rate = 1e30;
+  config.data.train = {{random_tokens(4001), 1.0}};
+  config.run.on_nonfinite = "stop";
+  try {
+    run(config, 2);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kNonFinite);
+    EXPECT_NE(std::string(error.what()).find("not finite on rank"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(TrainerTest, AnEarlierRunsFilesAreMovedAsideNotOverwritten) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  const std::string path = directory_ / "again";
+  test::run_job(config, 1, 1, path);
+  const std::vector<std::string> second = test::run_job(config, 1, 1, path);
+  EXPECT_EQ(second.size(), 2U);
+  EXPECT_TRUE(std::ifstream(path + "/attempts/1/metrics.jsonl").good());
+}
+
+TEST_F(TrainerTest, RanksOfOneDpPositionSeeTheSameSequencesWhateverTheNumberOfRanks) {
+  const TokenDataset dataset({{random_tokens(2001), 1.0}}, 16, 64);
+  const JobConfig config = test::model_t(1);
+  const SequenceOrder order(dataset.num_sequences(), 8, 0, true);
+  const auto load = [&](int world, int rank) { return BatchLoader(dataset, order, config.batch, resolve(config, world), 16, rank).load(3); };
+  const StepBatch all = load(1, 0);
+  const StepBatch left = load(2, 0), right = load(2, 1);
+  EXPECT_NE(left.digest(), right.digest());
+  std::vector<std::int32_t> joined = left.tokens;
+  joined.insert(joined.end(), right.tokens.begin(), right.tokens.end());
+  EXPECT_EQ(joined, all.tokens);
+}
+
+}  // namespace
+}  // namespace tessera
