@@ -4,6 +4,7 @@
 #include "launcher/error_path.h"
 #include "launcher/version.h"
 #include "tools/completion_command.h"
+#include "tools/config_command.h"
 #include "tools/data_command.h"
 #include "tools/env_command.h"
 #include "tools/help_command.h"
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
   app.footer("tessera launch -n 2 configs/quickstart.yaml\nmpirun --quiet -n 2 tessera train configs/quickstart.yaml");
   app.set_version_flag("--version", tessera::version_line(), "this program's version");
   app.require_subcommand(1);
+  tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
   tessera::add_env_command(app, exit_code);
   tessera::add_completion_command(app, exit_code);

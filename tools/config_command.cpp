@@ -99,7 +99,9 @@ int check_files(const Options& options) {
 
 // One argument each time, so that a file may follow: --set run.steps=5 job.yaml.
 void add_set_option(CLI::App& command, Options& options) {
-  command.add_option("--set", options.overrides, "key=value over the file; may be repeated")->allow_extra_args(false);
+  command.add_option("--set", options.overrides, "over the file, by its rules; may be repeated")
+      ->option_text("KEY=VALUE")
+      ->allow_extra_args(false);
 }
 
 void add_show(CLI::App& config, const std::shared_ptr<Options>& options, int& exit_code) {
@@ -125,6 +127,7 @@ void add_check(CLI::App& config, const std::shared_ptr<Options>& options, int& e
   command->add_option("config", options->files, "job files")->required();
   add_set_option(*command, *options);
   command->add_option("--ranks", options->ranks, "also check that the job divides over so many ranks")
+      ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}));
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options, &exit_code] { exit_code = check_files(*options); });
