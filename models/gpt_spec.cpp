@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-ParameterSpec parameter(const GptShape& s, std::string name, const Shape& shape, ParameterRole role) {
-  ParameterSpec p{.name = std::move(name), .shape = shape};
+ParameterSpec parameter(const GptShape& s, const std::string& name, const Shape& shape, ParameterRole role) {
+  ParameterSpec p{.name = name, .shape = shape};
   switch (role) {
     case ParameterRole::kMatrix: p.init_std = s.init_std; break;
     case ParameterRole::kResidualProjection:
