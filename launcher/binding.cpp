@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
 
 #include "launcher/cpuset.h"
+#include "runtime/base/error.h"
 
 namespace tessera {
 namespace {
@@ -83,7 +85,7 @@ std::vector<RankBinding> plan_bindings(const Topology& machine, const std::vecto
   return plans;
 }
 
-std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks, int num_cores_of_host) {
+std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks) {
   // Sets of ranks that touch each other's processors, as a partition by smallest member.
   std::vector<std::size_t> set_of(ranks.size());
   std::iota(set_of.begin(), set_of.end(), std::size_t{0});
@@ -115,12 +117,47 @@ std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks, i
     const std::string what =
         num_ranks == 1 ? fmt::format("{} threads have {} {}", num_threads, num_cores, cores)
                        : fmt::format("{} ranks with {} threads share {} {}", num_ranks, num_threads, num_cores, cores);
-    const std::string hint = num_threads <= num_cores_of_host || num_cores < num_cores_of_host
-                                 ? "mpirun --bind-to none, or tessera launch"
-                                 : "fewer ranks, or a smaller device.threads";
+    const bool withheld = num_cores < ranks[set].host_cores;
+    const std::string hint = withheld                  ? "mpirun --bind-to none, or tessera launch"
+                             : num_threads > num_ranks ? "a smaller device.threads, or fewer ranks"
+                                                       : "fewer ranks";
     warnings.push_back(fmt::format("device: {} on {}: {}; hint: {}", what, ranks[set].host, who, hint));
   }
   return warnings;
+}
+
+std::string binding_summary(const std::vector<BoundRank>& ranks) {
+  constexpr std::size_t kMaxListed = 8;
+  const RankBinding& first = ranks.front().binding;
+  if (ranks.size() == 1) return fmt::format("{} of {} cores", first.str(), ranks.front().host_cores);
+  const auto [fewest, most] = std::minmax_element(
+      ranks.begin(), ranks.end(),
+      [](const BoundRank& a, const BoundRank& b) { return a.binding.num_threads < b.binding.num_threads; });
+  const int low = fewest->binding.num_threads, high = most->binding.num_threads;
+  std::string text = low == high ? fmt::format("{} {} per rank", low, low == 1 ? "thread" : "threads")
+                                 : fmt::format("{} to {} threads per rank", low, high);
+  text += ", cpusets:";
+  for (std::size_t rank = 0; rank < std::min(ranks.size(), kMaxListed); ++rank) {
+    text += fmt::format("{} rank {}: {}", rank == 0 ? "" : ",", ranks[rank].world_rank,
+                        cpuset_text(ranks[rank].binding.pus));
+  }
+  if (ranks.size() > kMaxListed) text += ", …";
+  return text;
+}
+
+std::string BoundRank::encode() const {
+  return fmt::format("{} {} {} {} {} {}", world_rank, host, host_cores, cpuset_text(binding.pus), binding.num_cores,
+                     binding.num_threads);
+}
+
+BoundRank BoundRank::decode(const std::string& text) {
+  BoundRank rank;
+  std::string pus;
+  std::istringstream words(text);
+  words >> rank.world_rank >> rank.host >> rank.host_cores >> pus >> rank.binding.num_cores >> rank.binding.num_threads;
+  require(static_cast<bool>(words), "a rank describes its binding in six words");
+  rank.binding.pus = parse_cpuset(pus);
+  return rank;
 }
 
 void bind_thread(const RankBinding& binding, int index) {

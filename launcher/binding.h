@@ -35,13 +35,22 @@ std::vector<RankBinding> plan_bindings(const Topology& machine, const std::vecto
 struct BoundRank {
   int world_rank = 0;
   std::string host;
+  int host_cores = 1;  // of the whole machine
   RankBinding binding;
+
+  // As one word per field, to travel between ranks.
+  std::string encode() const;
+  static BoundRank decode(const std::string& text);
 };
 
 // Ranks whose threads outnumber the cores they have, alone or together with the ranks they share cores with: one
-// warning per such set, with the cpuset of each rank. num_cores_of_host: what the machine of `host` has, to say whether
-// mpirun withheld some.
-std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks, int num_cores_of_host);
+// warning per such set, with the cpuset of each rank, and a hint that says whether mpirun withheld cores or there are
+// no more.
+std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks);
+
+// For the run's header: "1 thread per rank, cpusets: rank 0: 0, rank 1: 1"; one rank: "2 threads, cpuset 0-1 of 2
+// cores".
+std::string binding_summary(const std::vector<BoundRank>& ranks);
 
 // Binds the calling thread as compute thread `index`, or as a communication thread (index < 0), which may use every
 // core of the rank: it must not be nailed to one that computes.

@@ -8,6 +8,9 @@
 #include "tools/data_command.h"
 #include "tools/env_command.h"
 #include "tools/help_command.h"
+#include "tools/launch_command.h"
+#include "tools/plan_command.h"
+#include "tools/train_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Tessera: distributed training of GPT models on MPI."};
@@ -16,6 +19,9 @@ int main(int argc, char** argv) {
   app.footer("tessera launch -n 2 configs/quickstart.yaml\nmpirun --quiet -n 2 tessera train configs/quickstart.yaml");
   app.set_version_flag("--version", tessera::version_line(), "this program's version");
   app.require_subcommand(1);
+  tessera::add_train_command(app, exit_code);
+  tessera::add_launch_command(app, exit_code);
+  tessera::add_plan_command(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
   tessera::add_env_command(app, exit_code);

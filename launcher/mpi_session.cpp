@@ -3,10 +3,15 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <random>
 #include <thread>
 
 #include "runtime/base/log.h"
@@ -61,6 +66,7 @@ struct MpiSession::State {
   MPI_Comm world = MPI_COMM_NULL;  // our own: nobody else's messages
   MPI_Comm local = MPI_COMM_NULL;
   bool finished = false;
+  std::uint64_t nonce = 0;  // of this job, equal on all ranks
 };
 
 MpiSession::MpiSession() : state_(std::make_unique<State>()), host_(host_name()) {
@@ -83,6 +89,11 @@ MpiSession::MpiSession() : state_(std::make_unique<State>()), host_(host_name())
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &state_->local);
   MPI_Comm_rank(state_->local, &local_rank_);
   MPI_Comm_size(state_->local, &local_size_);
+  if (rank_ == 0) {
+    std::random_device random;
+    state_->nonce = (std::uint64_t{random()} << 32U) | random();
+  }
+  MPI_Bcast(&state_->nonce, 1, MPI_UINT64_T, 0, state_->world);
 }
 
 MpiSession::~MpiSession() {
@@ -134,6 +145,18 @@ std::optional<MpiSession::FoundError> MpiSession::agree_after_failure(const Erro
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return FoundError{lowest, broadcast_error(mine, lowest, state_->world)};
+}
+
+bool MpiSession::claim_last_word() {
+  // A socket's name in the abstract namespace: one process of the host can hold it, no file appears, and the kernel drops it with the
+  // process. Never closed: the claim is for good.
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = fmt::format("tessera-last-word-{:016x}", state_->nonce);
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // after the zero that makes it abstract
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return socket >= 0 && ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) == 0;
 }
 
 void MpiSession::finish() {

@@ -48,6 +48,9 @@ class MpiSession {
   };
   std::optional<FoundError> agree_after_failure(const ErrorInfo& mine, std::chrono::milliseconds grace);
 
+  // True for the first rank of this host that asks, false for all later ones: of ranks that fail at once, one speaks. Not collective.
+  bool claim_last_word();
+
   // MPI_Finalize, the last of the five moments of teardown: streams finished, peers finished, barrier passed,
   // communicators gone.
   void finish();

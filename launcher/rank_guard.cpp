@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -15,9 +16,32 @@ using std::chrono::milliseconds;
 
 // How long a failed rank waits for the others to fail with the same error before it ends them.
 constexpr milliseconds kGrace{500};
-// Ranks whose peers do not come abort one after another, lowest first: the first abort ends the rest before they print.
-constexpr milliseconds kTurn{100};
+// Failed ranks whose peers do not come speak one after another, lowest first; the first of each host silences the others of its host. Between
+// hosts this order is all there is: a line may then appear once per host where the first abort is slow.
+constexpr milliseconds kTurn{50};
 constexpr int kMaxTurns = 20;
+// How long a rank that spoke holds the word before it aborts, for those whose turn has just come.
+constexpr milliseconds kHold{200};
+// Who was silenced leaves the end to the speaker, unless that one is gone.
+constexpr milliseconds kPatience{10000};
+
+// Ends the job for a failure that not all ranks came to share.
+[[noreturn]] void end_job(MpiSession& session, const ErrorInfo& error) {
+  std::this_thread::sleep_for(kTurn * std::min(session.rank(), kMaxTurns));
+  const bool speaks = session.claim_last_word();
+  if (speaks) print_error(error);
+  std::this_thread::sleep_for(speaks ? kHold : kPatience);
+  session.abort(error.code);
+}
+
+ErrorInfo note(const std::exception_ptr& error) {
+  ErrorInfo info = describe(error);
+  // From here on a SIGTERM is mpirun's, after another rank's abort: die of it, silently.
+  std::signal(SIGTERM, SIG_DFL);
+  log::info("ends with an error: " + info.line);  // the file alone: the terminal gets it once, below
+  log::flush();
+  return info;
+}
 
 int leave(MpiSession& session, ExitCode code) {
   log::close();
@@ -36,17 +60,19 @@ int run_rank(MpiSession& session, const std::function<ExitCode()>& body) {
     if (error.rank == session.rank()) print_error({error.exit_code, error.what()});
     return leave(session, error.exit_code);
   } catch (...) {
-    mine = describe(std::current_exception());
+    mine = note(std::current_exception());
   }
-  log::info("ends with an error: " + mine.line);  // the file alone: the terminal gets it once, below
-  log::flush();
   if (const auto found = session.agree_after_failure(mine, kGrace)) {
     if (found->rank == session.rank()) print_error(found->error);
     return leave(session, found->error.code);
   }
-  std::this_thread::sleep_for(kTurn * std::min(session.rank(), kMaxTurns));
-  print_error(mine);
-  session.abort(mine.code);
+  end_job(session, mine);
+}
+
+void fail_rank(MpiSession& session, const std::exception_ptr& error) {
+  const ErrorInfo mine = note(error);
+  const auto found = session.agree_after_failure(mine, kGrace);
+  end_job(session, found ? found->error : mine);
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -84,6 +85,27 @@ int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Whether a rank of Tessera returned this, rather than mpirun on its own account (1, 128 + the signal of a lost rank, or an error number of
+// its own, which may be above 128 too).
+bool is_ours(int code) {
+  constexpr std::array kCodes = {
+      ExitCode::kDone,   ExitCode::kUsage,     ExitCode::kData,     ExitCode::kCollective, ExitCode::kCheckpoint,
+      ExitCode::kDevice, ExitCode::kNonFinite, ExitCode::kInternal, ExitCode::kStopped,    ExitCode::kStoppedUnsaved};
+  return std::any_of(kCodes.begin(), kCodes.end(), [code](ExitCode known) { return static_cast<int>(known) == code; });
+}
+
+// What --quiet keeps mpirun from saying.
+std::string explain(int code, const LaunchLine& line) {
+  constexpr std::array kDeaths = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGPIPE};
+  if (code == kCommandNotRun) return "launch: mpirun could not be run; hint: install openmpi-bin";
+  const int signal = code - 128;
+  if (std::find(kDeaths.begin(), kDeaths.end(), signal) != kDeaths.end()) {
+    return fmt::format("launch: a rank was lost to signal {} ({})", signal, ::strsignal(signal));
+  }
+  return fmt::format("launch: mpirun returned {}: it failed, or lost a rank; hint: without --quiet it says why: {}",
+                     code, line.str());
+}
+
 void say(const std::string& text) {
   std::fputs((text + "\n").c_str(), stderr);
   std::fflush(stderr);
@@ -93,10 +115,9 @@ void say(const std::string& text) {
 
 int job_exit_code(int mpirun_code, bool stop_was_requested) {
   constexpr int kSignalled = 128;
-  constexpr int kStopped = static_cast<int>(ExitCode::kStoppedUnsaved);
-  if (mpirun_code == 0 || mpirun_code == kStopped) return mpirun_code;
-  if (stop_was_requested && mpirun_code > kSignalled) return kStopped;
-  return mpirun_code > kSignalled ? static_cast<int>(ExitCode::kCollective) : mpirun_code;
+  if (is_ours(mpirun_code)) return mpirun_code;
+  if (stop_was_requested && mpirun_code > kSignalled) return static_cast<int>(ExitCode::kStoppedUnsaved);
+  return static_cast<int>(ExitCode::kCollective);
 }
 
 int run_job(const LaunchLine& line) {
@@ -110,14 +131,7 @@ int run_job(const LaunchLine& line) {
     const pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
     if (ended == mpirun) {
       const int code = code_of(status);
-      // mpirun itself says nothing: --quiet silences its own failures too. No rank of ours ever returns 1.
-      if (code == kCommandNotRun) say("launch: mpirun could not be run; hint: install openmpi-bin");
-      if (code == 1 && !stopping) {
-        say(fmt::format("launch: mpirun failed; hint: it says why without --quiet: {}", line.str()));
-      }
-      if (code > 128 && job_exit_code(code, stopping) == static_cast<int>(ExitCode::kCollective)) {
-        say(fmt::format("launch: a rank was lost to signal {} ({})", code - 128, ::strsignal(code - 128)));
-      }
+      if (!stopping && !is_ours(code)) say(explain(code, line));
       return killing ? static_cast<int>(ExitCode::kStoppedUnsaved) : job_exit_code(code, stopping);
     }
     const int signal = signals.next(milliseconds(200));

@@ -80,8 +80,8 @@ int Topology::num_cores_of(const std::vector<int>& wanted) const {
 }
 
 std::string Topology::str() const {
-  std::string text = fmt::format("{}: {} cores, {} PUs, {} packages, {} NUMA nodes\n", source, cores.size(),
-                                 pus().size(), num_packages, num_numa_nodes);
+  std::string text = fmt::format("{}: {} cores, {} PUs, packages {}, NUMA nodes {}", source, cores.size(), pus().size(),
+                                 num_packages, num_numa_nodes);
   for (int node = 0; node < num_numa_nodes; ++node) {
     std::vector<int> indices, node_pus;
     int package = 0;
@@ -91,7 +91,7 @@ std::string Topology::str() const {
       package = cores[i].package;
       node_pus.insert(node_pus.end(), cores[i].pus.begin(), cores[i].pus.end());
     }
-    text += fmt::format("package {}, numa {}: cores {} (PUs {})\n", package, node, cpuset_text(indices),
+    text += fmt::format("; package {}, numa {}: cores {} (PUs {})", package, node, cpuset_text(indices),
                         cpuset_text(node_pus));
   }
   return text;

@@ -24,7 +24,7 @@ struct Topology {
   std::vector<int> pus() const;
   // The cores with a PU among these.
   int num_cores_of(const std::vector<int>& pus) const;
-  // One line per NUMA node: "package 0, numa 0: cores 0-1 (PUs 0-1)".
+  // One line: counts, then each NUMA node: "package 0, numa 0: cores 0-1 (PUs 0-1)".
   std::string str() const;
   friend bool operator==(const Topology&, const Topology&) = default;
 };

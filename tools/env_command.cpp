@@ -19,6 +19,7 @@
 #include "launcher/mpi_session.h"
 #include "launcher/topology.h"
 #include "launcher/version.h"
+#include "runtime/ops/isa.h"
 
 namespace tessera {
 namespace {
@@ -76,7 +77,7 @@ std::vector<Row> rows() {
   const MpirunVersion mpirun = find_mpirun();
   const std::uint64_t memory =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::string cores = fmt::format("{} cores, {} PUs, {} packages, {} NUMA nodes", machine.cores.size(),
+  const std::string cores = fmt::format("{} cores, {} PUs, packages {}, NUMA nodes {}", machine.cores.size(),
                                         machine.pus().size(), machine.num_packages, machine.num_numa_nodes);
   const std::string mpi = fmt::format("{} (MPI {})", mpi_library(), mpi_standard());
   const std::string compiled = fmt::format("{}, {}", compiler(), build_type());
@@ -88,9 +89,11 @@ std::vector<Row> rows() {
       {"mpirun", mpirun.text, mpirun.text},
       {"pmix", pmix_library(), pmix_library()},
       {"hwloc", hwloc_version(), hwloc_version()},
+      {"matmul", std::string(matmul_library()), std::string(matmul_library())},
       {"host", host_name(), host_name()},
       {"system", operating_system(), operating_system()},
       {"processor", processor_name(), processor_name()},
+      {"isa", std::string(name_of(detect_isa())), std::string(name_of(detect_isa()))},
       {"cores", cores, machine.cores.size()},
       {"cpuset", fmt::format("{} ({} cores)", cpuset_text(cpuset), machine.num_cores_of(cpuset)), cpuset},
       {"memory", gibibytes(memory), memory},

@@ -52,7 +52,9 @@ class HelpFormatter final : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string /*name*/, CLI::AppFormatMode /*mode*/) const override {
     std::string text;
-    if (!app->get_footer().empty()) {
+    // A command inherits its parent's footer; those examples are not its own.
+    const bool own = app->get_parent() == nullptr || app->get_footer() != app->get_parent()->get_footer();
+    if (own && !app->get_footer().empty()) {
       text += "Examples:\n";
       std::istringstream lines(app->get_footer());
       for (std::string line; std::getline(lines, line);) text += fmt::format("  {}\n", line);

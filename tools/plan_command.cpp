@@ -46,10 +46,8 @@ std::string plan_text(const JobConfig& config, const Plan& plan) {
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = app.add_subcommand("plan",
-                                         "Print what each rank will do: mesh, groups, units, memory and the step program.\n"
-                                         "  tessera plan configs/tiny.yaml --ranks 4\n"
-                                         "  tessera plan configs/gpt2-124m.yaml --ranks 8 --rank 3 --json");
+  CLI::App* command = app.add_subcommand("plan", "print what each rank will do: mesh, groups, units, memory, step program");
+  command->footer("tessera plan configs/tiny.yaml --ranks 4\ntessera plan configs/gpt2-124m.yaml --ranks 8 --rank 3 --json");
   command->add_option("config", options->config, "job file")->required();
   command->add_option("--ranks", options->ranks, "world size to plan for")->check(CLI::PositiveNumber);
   command->add_option("--rank", options->rank, "logical rank whose program is printed")->check(CLI::NonNegativeNumber);

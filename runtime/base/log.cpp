@@ -7,11 +7,15 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "runtime/base/error.h"
 
 namespace tessera::log {
 namespace {
+
+constexpr std::size_t kMaxEarly = 1000;
 
 // The sinks lock themselves; the mutex guards what is exchanged: the identity and the sinks.
 struct Global {
@@ -20,6 +24,14 @@ struct Global {
   bool terminal_enabled = true;
   std::shared_ptr<spdlog::sinks::sink> terminal = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::sink> file;
+  // What was said before the file was there, with its time: a run's start is worth reading too.
+  struct Early {
+    spdlog::log_clock::time_point time;
+    spdlog::level::level_enum level;
+    std::string text;
+  };
+  bool keep_early = false;
+  std::vector<Early> early;
 
   Global() { terminal->set_pattern("%v"); }
 };
@@ -42,10 +54,13 @@ void message(spdlog::level::level_enum level, std::string_view text) {
     const std::lock_guard lock(global().mutex);
     file = global().file;
     if (global().terminal_enabled && level >= spdlog::level::warn) terminal = global().terminal;
-    if (!file && !terminal) return;
     prefix = global().identity;
+    if (!prefix.empty()) prefix += ' ';
+    if (!file && global().keep_early && global().early.size() < kMaxEarly) {
+      global().early.push_back({spdlog::log_clock::now(), level, fmt::format("{}{}", prefix, text)});
+    }
+    if (!file && !terminal) return;
   }
-  if (!prefix.empty()) prefix += ' ';
   try {
     if (file) write(*file, level, fmt::format("{}{}", prefix, text));
     if (terminal) {
@@ -62,6 +77,8 @@ void message(spdlog::level::level_enum level, std::string_view text) {
 void set_identity(int world_rank, int world_size, std::string host) {
   const std::lock_guard lock(global().mutex);
   global().identity = fmt::format("[rank {}/{} {}]", world_rank, world_size, host);
+  global().keep_early = true;
+  global().early.clear();
 }
 
 std::string identity() {
@@ -79,6 +96,14 @@ void open_file(const std::string& path) {
   }
   file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   const std::lock_guard lock(global().mutex);
+  for (const Global::Early& message : global().early) {
+    spdlog::details::log_msg record("tessera", message.level, message.text);
+    record.time = message.time;
+    file->log(record);
+  }
+  file->flush();
+  global().early.clear();
+  global().keep_early = false;
   global().file = std::move(file);
 }
 

@@ -1,5 +1,5 @@
-// The one global: a logger. Messages go to logs/rank-RRRRR.log once open_file() was called; warnings and errors also to
-// stderr when to_terminal is set (rank 0). stdout belongs to the terminal reporter, never to the log.
+// The one global: a logger. Messages go to logs/rank-RRRRR.log once open_file() was called (and those said since set_identity(), the first
+// 1,000: how a run starts is worth reading); warnings and errors also to stderr when to_terminal is set (rank 0). stdout belongs to the terminal reporter, never to the log.
 #pragma once
 
 #include <string>

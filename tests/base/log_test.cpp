@@ -59,6 +59,15 @@ TEST_F(LogTest, LinesNameTimeLevelAndRank) {
   EXPECT_EQ(lines[0].substr(0, 2), "20");
 }
 
+TEST_F(LogTest, WhatARankSaidBeforeItsFileOpenedIsInTheFileToo) {
+  log::info("cpuset 0-1");
+  log::open_file(path);
+  log::info("step 1");
+  const std::vector<std::string> lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_TRUE(ends_with(lines[0], " info [rank 3/8 hostA] cpuset 0-1")) << lines[0];
+}
+
 TEST_F(LogTest, AMessageIsInTheFileAsSoonAsTheCallReturns) {
   log::open_file(path);
   log::info("about to be killed");

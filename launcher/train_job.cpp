@@ -1,0 +1,130 @@
+#include "launcher/train_job.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <exception>
+#include <memory>
+
+#include "launcher/binding.h"
+#include "launcher/cpuset.h"
+#include "launcher/mpi_session.h"
+#include "launcher/placement.h"
+#include "launcher/rank_guard.h"
+#include "launcher/stop_signal.h"
+#include "launcher/topology.h"
+#include "launcher/wrong_start.h"
+#include "parallel/mpi/mpi_communicator.h"
+#include "parallel/shm/shm_communicator.h"
+#include "runtime/base/log.h"
+#include "runtime/config/load.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/train/trainer.h"
+
+namespace tessera {
+namespace {
+
+ProgressMode progress_mode(const std::string& wanted) {
+  if (wanted == "bar") return ProgressMode::kBar;
+  if (wanted == "plain") return ProgressMode::kPlain;
+  // mpirun gives every rank a terminal of width 0: only a real one has columns to draw in.
+  winsize window{};
+  const bool wide =
+      ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  return wide ? ProgressMode::kBar : ProgressMode::kPlain;
+}
+
+std::unique_ptr<CommunicatorFactory> make_factory(const CollectivesConfig& config, const Placement& placement) {
+  CommunicatorOptions options;
+  options.timeout_seconds = config.timeout_seconds;
+  if (config.backend == "shm") return make_shm_factory(placement, options);
+  if (config.backend == "mpi") return make_mpi_factory(placement, options);
+  require(config.backend == "auto", "collectives.backend was checked when it was loaded");
+  return make_auto_factory(placement, options);
+}
+
+// What this rank finds out on its own, before it talks to the others.
+struct Host {
+  Topology machine;
+  std::vector<int> cpuset;
+};
+
+// The bindings of all ranks, this rank's with its threads. Collective.
+struct JobBinding {
+  RankBinding mine;
+  std::vector<BoundRank> all;
+};
+
+JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConfig& config) {
+  std::vector<std::vector<int>> given;
+  for (const std::string& text : session.all_gather_local(cpuset_text(here.cpuset)))
+    given.push_back(parse_cpuset(text));
+  const std::vector<RankBinding> local = plan_bindings(here.machine, given, config.threads, config.bind);
+  JobBinding binding{local[static_cast<std::size_t>(session.local_rank())], {}};
+  const BoundRank mine{session.rank(), session.host(), static_cast<int>(here.machine.cores.size()), binding.mine};
+  for (const std::string& text : session.all_gather(mine.encode())) binding.all.push_back(BoundRank::decode(text));
+  return binding;
+}
+
+ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
+  JobConfig config;
+  ResolvedBatch batch;
+  Host here;
+  session.agree([&] {
+    config = load_config(options.config, options.overrides);
+    batch = resolve(config, session.size());
+    if (config.mesh.topology != "live") load_topology(config.mesh.topology);
+    here = {load_topology("live"), current_cpuset()};
+  });
+  const MeshShape mesh{static_cast<int>(batch.dp), static_cast<int>(batch.pp), static_cast<int>(batch.tp)};
+  const PlacementChoice choice = choose_placement(config.mesh, mesh);
+  const JobBinding binding = agree_binding(session, here, config.device);
+  if (session.rank() == 0) {
+    for (const std::string& warning : binding_warnings(binding.all)) log::warn(warning);
+  }
+  log::info("device: " + binding.mine.str());
+  log::info("machine: " + here.machine.str());
+  log::info("mesh: " + mesh.str() + ", " + choice.reason);
+  const std::unique_ptr<CommunicatorFactory> factory = make_factory(config.collectives, choice.placement);
+  std::unique_ptr<CpuDevice> device;
+  session.agree([&] {
+    device = std::make_unique<CpuDevice>(CpuDeviceOptions{
+        .num_threads = binding.mine.num_threads,
+        .on_thread_start = [&binding](int index) { bind_thread(binding.mine, index); },
+    });
+    bind_thread(binding.mine, 0);
+  });
+
+  const TrainContext context{
+      .config = config,
+      .batch = batch,
+      .mesh = mesh,
+      .placement = choice.placement,
+      .world_rank = session.rank(),
+      .host = session.host(),
+      .run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory,
+      .device_summary = fmt::format("cpu, {}", binding_summary(binding.all)),
+      .num_threads = binding.mine.num_threads,
+      .factory = *factory,
+      .device = *device,
+      .progress = progress_mode(options.progress),
+      .stop_requested = stop_requested,
+      .on_fatal = [&session](const std::exception_ptr& error) { fail_rank(session, error); },
+  };
+  return train(context);
+}
+
+}  // namespace
+
+int run_train_job(const TrainOptions& options) {
+  if (const auto wrong = find_wrong_start()) {
+    if (wrong->first) print_error({ExitCode::kUsage, wrong->line});
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  install_stop_signals();
+  MpiSession session;
+  return run_rank(session, [&] { return train_rank(session, options); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// `tessera train` of one process: from the command line to the call of train(), and out again in order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;  // key=value, over the file
+  std::string run_directory;           // empty: runs/<run.name>
+  std::string progress = "auto";       // auto | bar | plain
+};
+
+// Returns the exit code. Collective: every rank of the job calls it.
+int run_train_job(const TrainOptions& options);
+
+}  // namespace tessera

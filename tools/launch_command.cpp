@@ -1,0 +1,131 @@
+#include "tools/launch_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "launcher/cpuset.h"
+#include "launcher/launch_line.h"
+#include "launcher/supervisor.h"
+#include "launcher/topology.h"
+#include "launcher/wrong_start.h"
+#include "runtime/base/error.h"
+#include "tools/train_command.h"
+
+namespace tessera {
+namespace {
+
+struct LaunchOptions {
+  int num_ranks = 0;           // 0: not given
+  std::string ranks_per_node;  // a number or auto
+  LaunchRequest request;
+  TrainOptions train;
+  bool dry_run = false;
+  int max_restarts = 0;
+  std::string tee;
+};
+
+std::string this_program() {
+  std::array<char, 4096> path{};
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "tessera";
+}
+
+void refuse_what_comes_later(const CLI::App& command) {
+  for (const char* name : {"--max-restarts", "--tee"}) {
+    if (command.count(name) > 0) throw ConfigError(fmt::format("launch: {} is not available yet", name));
+  }
+}
+
+LaunchRequest make_request(const LaunchOptions& options) {
+  LaunchRequest request = options.request;
+  if (options.num_ranks > 0) request.num_ranks = options.num_ranks;
+  if (options.ranks_per_node == "auto") {
+    request.rank_per_core = true;
+  } else if (!options.ranks_per_node.empty()) {
+    int value = 0;
+    const char* end = options.ranks_per_node.data() + options.ranks_per_node.size();
+    const auto parsed = std::from_chars(options.ranks_per_node.data(), end, value);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || value < 1) {
+      throw ConfigError(fmt::format("launch: --nproc-per-node '{}' is neither a number of ranks, at least 1, nor auto",
+                                    options.ranks_per_node));
+    }
+    request.ranks_per_node = value;
+  }
+  request.program = this_program();
+  request.config = options.train.config;
+  for (const std::string& entry : options.train.overrides)
+    request.arguments.insert(request.arguments.end(), {"--set", entry});
+  if (!options.train.run_directory.empty()) {
+    request.arguments.insert(request.arguments.end(), {"--run-dir", options.train.run_directory});
+  }
+  // mpirun hides the terminal from the ranks; whoever sees it has to say so.
+  const std::string progress =
+      options.train.progress == "auto" && ::isatty(STDOUT_FILENO) == 1 ? "bar" : options.train.progress;
+  if (progress != "auto") request.arguments.insert(request.arguments.end(), {"--progress", progress});
+  return request;
+}
+
+LaunchFacts find_facts(const LaunchRequest& request) {
+  LaunchFacts facts;
+  facts.mpirun = find_mpirun();
+  facts.num_cores = std::max(1, load_topology("live").num_cores_of(current_cpuset()));
+  if (!request.hostfile.empty()) facts.num_slots = count_slots(request.hostfile);
+  facts.is_root = ::geteuid() == 0;
+  facts.mapping_in_environment = mapping_in_environment();
+  return facts;
+}
+
+int launch(const LaunchOptions& options) {
+  if (const auto wrong = find_wrong_start()) {
+    if (wrong->first) std::cerr << wrong->line << "\n";
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const LaunchRequest request = make_request(options);
+  const LaunchLine line = compose_launch(request, find_facts(request));
+  for (const std::string& warning : line.warnings) std::cerr << "warning: " << warning << "\n";
+  if (options.dry_run) {
+    std::cout << line.str() << "\n";
+    return 0;
+  }
+  return run_job(line);
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("launch", "start a job's ranks with mpirun: binding, quiet output, signals");
+  command->footer(
+      "tessera launch -n 2 configs/quickstart.yaml\n"
+      "tessera launch --nproc-per-node auto job.yaml --set run.steps=100\n"
+      "tessera launch --nnodes 2 --nproc-per-node 8 --hostfile hosts --dry-run job.yaml");
+  auto options = std::make_shared<LaunchOptions>();
+  command->add_option("-n", options->num_ranks, "ranks in all; default 1")
+      ->option_text("N")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--nproc-per-node", options->ranks_per_node, "ranks per host; auto: one per core")
+      ->option_text("N|auto");
+  command->add_option("--nnodes", options->request.num_nodes, "hosts")->option_text("K")->check(CLI::PositiveNumber);
+  command->add_option("--hostfile", options->request.hostfile, "hosts, one a line")->option_text("FILE");
+  command->add_option("--host", options->request.host, "passed to mpirun, as are the next three")->option_text("LIST");
+  command->add_option("--map-by", options->request.map_by, "your mapping; no binding is then added")
+      ->option_text("POLICY");
+  command->add_option("--bind-to", options->request.bind_to, "your binding")->option_text("POLICY");
+  command->add_option("--rank-by", options->request.rank_by, "your ranking")->option_text("POLICY");
+  command->add_flag("--dry-run", options->dry_run, "print the mpirun line and start nothing");
+  command->add_option("--max-restarts", options->max_restarts, "not available yet")->group("");
+  command->add_option("--tee", options->tee, "not available yet")->group("");
+  add_train_options(*command, options->train);
+  command->callback([command, options, &exit_code] {
+    refuse_what_comes_later(*command);
+    exit_code = launch(*options);
+  });
+}
+
+}  // namespace tessera
