@@ -3,6 +3,7 @@
 
 #include "launcher/error_path.h"
 #include "launcher/version.h"
+#include "tools/bench_command.h"
 #include "tools/completion_command.h"
 #include "tools/config_command.h"
 #include "tools/data_command.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   tessera::add_plan_command(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
+  tessera::add_bench_commands(app, exit_code);
   tessera::add_env_command(app, exit_code);
   tessera::add_completion_command(app, exit_code);
   return tessera::run_guarded([&] { return tessera::parse_and_run(app, argc, argv, exit_code); });
