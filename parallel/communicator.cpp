@@ -45,32 +45,22 @@ void check_rank(const std::string& where, std::string_view what, int rank, int s
 
 std::string_view name_of(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum:
-      return "sum";
-    case ReduceOp::kMin:
-      return "min";
-    case ReduceOp::kMax:
-      return "max";
+    case ReduceOp::kSum: return "sum";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kMax: return "max";
   }
   throw InternalError("communicator: unknown reduce op");
 }
 
 std::string_view name_of(CollectiveOp op) {
   switch (op) {
-    case CollectiveOp::kAllGather:
-      return "all_gather";
-    case CollectiveOp::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveOp::kAllReduce:
-      return "all_reduce";
-    case CollectiveOp::kBroadcast:
-      return "broadcast";
-    case CollectiveOp::kSend:
-      return "send";
-    case CollectiveOp::kRecv:
-      return "recv";
-    case CollectiveOp::kBarrier:
-      return "barrier";
+    case CollectiveOp::kAllGather: return "all_gather";
+    case CollectiveOp::kReduceScatter: return "reduce_scatter";
+    case CollectiveOp::kAllReduce: return "all_reduce";
+    case CollectiveOp::kBroadcast: return "broadcast";
+    case CollectiveOp::kSend: return "send";
+    case CollectiveOp::kRecv: return "recv";
+    case CollectiveOp::kBarrier: return "barrier";
   }
   throw InternalError("communicator: unknown collective op");
 }

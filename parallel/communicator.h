@@ -196,8 +196,9 @@ class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
   virtual std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) = 0;
-  // Memory that peers read where it lies, for the allocator's gathered, gradient and parameter segments; nullptr where
-  // there is none.
+  // Memory that peers read where it lies, for what is an input of collectives: parameter shards, gradients. (What is only
+  // output, as gathered parameters, is better off in the device's own memory, which has huge pages.) nullptr where there is none.
+  // It must outlive the allocator that takes segments from it.
   virtual MemoryResource* shared_memory() { return nullptr; }
   virtual std::string_view backend() const = 0;
 };

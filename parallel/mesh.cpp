@@ -14,14 +14,10 @@ namespace {
 
 std::string_view prefix_of(Axis axis) {
   switch (axis) {
-    case Axis::kWorld:
-      return "world";
-    case Axis::kTp:
-      return "tp";
-    case Axis::kPp:
-      return "pp";
-    case Axis::kDp:
-      return "dp";
+    case Axis::kWorld: return "world";
+    case Axis::kTp: return "tp";
+    case Axis::kPp: return "pp";
+    case Axis::kDp: return "dp";
   }
   throw InternalError("mesh: unknown axis");
 }

@@ -49,8 +49,10 @@ class ShmCommunicator final : public Communicator {
           copy_bytes(part(peer, begin), source + begin * element, n * element);
         });
       });
+      // The peers need to know that this rank has read theirs, not that it has its own.
+      post_phase();
       copy_bytes(part(rank(), 0), options.input, bytes);
-      next_phase();
+      await_phase();
     } else {
       const char* input = static_cast<const char*>(options.input);
       for_each_piece(options.count, piece_elements(element, 1), [&](std::uint64_t begin, std::uint64_t n) {
@@ -277,9 +279,13 @@ class ShmCommunicator final : public Communicator {
     return true;
   }
 
-  // One more synchronisation inside a call.
+  // One more synchronisation inside a call, whole or in its two halves.
   void next_phase() {
-    post(own().phase.reached, ++phase_);
+    post_phase();
+    await_phase();
+  }
+  void post_phase() { post(own().phase.reached, ++phase_); }
+  void await_phase() {
     await_all([&](int member) -> Signal& { return head(member).phase.reached; }, phase_);
   }
 
