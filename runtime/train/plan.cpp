@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "fsdp/schedule.h"
@@ -92,18 +93,26 @@ std::int64_t Plan::state_bytes() const {
 }
 
 std::int64_t Plan::predicted_bytes() const {
-  std::int64_t saved = 0, workspace = 0, largest = 0, root = 0;
+  std::int64_t saved = 0, workspace = 0;
   for (const SegmentSpec& segment : model.segments) {
     saved += segment.saved_bytes;
     workspace = std::max({workspace, segment.forward_workspace_bytes, segment.backward_workspace_bytes});
   }
-  for (std::size_t u = 0; u < units.size() && mesh.dp > 1; ++u) {
-    const std::int64_t bytes = 4 * make_shard_layout(model, units[u], mesh.dp).flat_size();
-    if (u == 0) root = bytes;
-    else largest = std::max(largest, bytes);
+  std::int64_t shards = 0, full = 0, root = 0, largest = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const ShardLayout layout = make_shard_layout(model, units[u], mesh.dp);
+    const std::int64_t lookup = layout.tied_slot < 0 ? 0 : layout.slots[static_cast<std::size_t>(layout.tied_slot)].size;
+    shards += 4 * layout.shard_size;
+    full += 4 * (layout.flat_size() + lookup);
+    (u == 0 ? root : largest) = std::max(u == 0 ? root : largest, 4 * layout.flat_size());
   }
-  // Full at once: the root, the current unit and the prefetched one; and one full gradient of each kind.
-  return state_bytes() + saved + workspace + 2 * root + 3 * largest;
+  // Full parameters at once: the root, the current unit and the prefetched one.
+  const std::int64_t gathered = mesh.dp > 1 ? root + 2 * largest : 0;
+  // One micro-batch: a unit's full gradient goes as soon as it is reduced. More: they wait for the last, one per open node of the lane tree.
+  const std::int64_t gradients = batch.micro_batches_per_rank == 1
+                                     ? shards + (mesh.dp > 1 ? root + largest : full - shards)
+                                     : full * (1 + std::bit_width(static_cast<std::uint64_t>(batch.lanes_per_rank)) - 1);
+  return 3 * shards + gradients + gathered + saved + workspace;
 }
 
 std::string Plan::json() const { return plan_json(*this).dump(1) + "\n"; }

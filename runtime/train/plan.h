@@ -26,8 +26,8 @@ struct Plan {
   double step_flops() const;
   // Bytes of parameters, gradients and moments that this rank keeps: 16 per element of its shards.
   std::int64_t state_bytes() const;
-  // Lower bound of the peak: state, saved activations of one micro-batch and the largest full parameters; the ledger proper comes with its own
-  // feature.
+  // An estimate of the peak from above: state, full gradients of open lanes, full parameters, activations of one micro-batch, scratch. (When
+  // each of them lives, and so the peak to a few percent, is the memory ledger's, which comes with its own feature.)
   std::int64_t predicted_bytes() const;
   std::string json() const;
   std::string json(const NumericsRecord& numerics) const;

@@ -140,6 +140,7 @@ class Trainer {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
+    allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
     if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && communicators_->shard_group().members.size() > 1) {
       for (const MemoryCategory category : {MemoryCategory::kParameters, MemoryCategory::kGathered, MemoryCategory::kGradients}) {
         allocator.set_resource(category, *shared);

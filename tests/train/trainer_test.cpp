@@ -274,6 +274,19 @@ TEST_F(TrainerTest, ANonFiniteGradientSkipsTheUpdateOnEveryRankAndNamesTheRank) 
   }
 }
 
+TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  config.device.memory_limit = "100KiB";
+  try {
+    run(config, 2);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
+    EXPECT_NE(std::string(error.what()).find("parameters"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(TrainerTest, AnEarlierRunsFilesAreMovedAsideNotOverwritten) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
