@@ -17,51 +17,74 @@ inline void pack(const float* source, std::int64_t source_ld, std::int64_t rows,
   }
 }
 
-// Four lanes are enough for a transposition, and every instruction set has them.
-using Quad = float __attribute__((vector_size(16)));
-using QuadIndex = std::int32_t __attribute__((vector_size(16)));
+// A square of kSquare x kSquare elements, transposed in registers.
+#if TESSERA_NATIVE_BYTES >= 32
+constexpr int kSquare = 8;
+using Row = float __attribute__((vector_size(32)));
+using Pick = std::int32_t __attribute__((vector_size(32)));
 
-TESSERA_INLINE void transpose_4x4(const float* from, std::int64_t from_ld, float* to, std::int64_t to_ld) {
-  Quad a, b, c, d;
-  __builtin_memcpy(&a, from, 16);
-  __builtin_memcpy(&b, from + from_ld, 16);
-  __builtin_memcpy(&c, from + 2 * from_ld, 16);
-  __builtin_memcpy(&d, from + 3 * from_ld, 16);
-  const Quad ab_low = __builtin_shuffle(a, b, QuadIndex{0, 4, 1, 5});
-  const Quad ab_high = __builtin_shuffle(a, b, QuadIndex{2, 6, 3, 7});
-  const Quad cd_low = __builtin_shuffle(c, d, QuadIndex{0, 4, 1, 5});
-  const Quad cd_high = __builtin_shuffle(c, d, QuadIndex{2, 6, 3, 7});
-  a = __builtin_shuffle(ab_low, cd_low, QuadIndex{0, 1, 4, 5});
-  b = __builtin_shuffle(ab_low, cd_low, QuadIndex{2, 3, 6, 7});
-  c = __builtin_shuffle(ab_high, cd_high, QuadIndex{0, 1, 4, 5});
-  d = __builtin_shuffle(ab_high, cd_high, QuadIndex{2, 3, 6, 7});
-  __builtin_memcpy(to, &a, 16);
-  __builtin_memcpy(to + to_ld, &b, 16);
-  __builtin_memcpy(to + 2 * to_ld, &c, 16);
-  __builtin_memcpy(to + 3 * to_ld, &d, 16);
+TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, float* to, std::int64_t to_ld) {
+  Row in[8];
+  Row pairs[8];
+  Row fours[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) __builtin_memcpy(&in[i], from + i * from_ld, sizeof(Row));
+    // Interleave neighbours, then pairs of them, then exchange halves.
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shuffle(in[i], in[i + 1], Pick{0, 8, 1, 9, 4, 12, 5, 13});
+    pairs[i + 1] = __builtin_shuffle(in[i], in[i + 1], Pick{2, 10, 3, 11, 6, 14, 7, 15});
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = __builtin_shuffle(pairs[i], pairs[i + 2], Pick{0, 1, 8, 9, 4, 5, 12, 13});
+    fours[i + 1] = __builtin_shuffle(pairs[i], pairs[i + 2], Pick{2, 3, 10, 11, 6, 7, 14, 15});
+    fours[i + 2] = __builtin_shuffle(pairs[i + 1], pairs[i + 3], Pick{0, 1, 8, 9, 4, 5, 12, 13});
+    fours[i + 3] = __builtin_shuffle(pairs[i + 1], pairs[i + 3], Pick{2, 3, 10, 11, 6, 7, 14, 15});
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const Row low = __builtin_shuffle(fours[i], fours[i + 4], Pick{0, 1, 2, 3, 8, 9, 10, 11});
+    const Row high = __builtin_shuffle(fours[i], fours[i + 4], Pick{4, 5, 6, 7, 12, 13, 14, 15});
+    __builtin_memcpy(to + i * to_ld, &low, sizeof(Row));
+    __builtin_memcpy(to + (i + 4) * to_ld, &high, sizeof(Row));
+  }
 }
+#else
+constexpr int kSquare = 4;
+using Row = float __attribute__((vector_size(16)));
+using Pick = std::int32_t __attribute__((vector_size(16)));
+
+TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, float* to, std::int64_t to_ld) {
+  Row in[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(&in[i], from + i * from_ld, sizeof(Row));
+  const Row low01 = __builtin_shuffle(in[0], in[1], Pick{0, 4, 1, 5});
+  const Row high01 = __builtin_shuffle(in[0], in[1], Pick{2, 6, 3, 7});
+  const Row low23 = __builtin_shuffle(in[2], in[3], Pick{0, 4, 1, 5});
+  const Row high23 = __builtin_shuffle(in[2], in[3], Pick{2, 6, 3, 7});
+  const Row out[4] = {
+      __builtin_shuffle(low01, low23, Pick{0, 1, 4, 5}), __builtin_shuffle(low01, low23, Pick{2, 3, 6, 7}),
+      __builtin_shuffle(high01, high23, Pick{0, 1, 4, 5}), __builtin_shuffle(high01, high23, Pick{2, 3, 6, 7})};
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * to_ld, &out[i], sizeof(Row));
+}
+#endif
 
 inline void pack_transposed(const float* source, std::int64_t source_ld, std::int64_t rows, std::int64_t columns,
                             std::int64_t padded_rows, float* destination, std::int64_t destination_ld) {
-  // Blocks of 16 x 16: whole cache lines on both sides, few enough that large power-of-two strides do not evict them.
-  constexpr std::int64_t kBlock = 16;
-  for (std::int64_t r = 0; r < rows; r += kBlock) {
-    const std::int64_t block_rows = rows - r < kBlock ? rows - r : kBlock;
-    for (std::int64_t c = 0; c < columns; c += kBlock) {
-      const std::int64_t block_columns = columns - c < kBlock ? columns - c : kBlock;
-      const float* from = source + r * source_ld + c;
-      float* to = destination + c * destination_ld + r;
-      if (block_rows == kBlock && block_columns == kBlock) {
-        for (int i = 0; i < kBlock; i += 4) {
-          for (int j = 0; j < kBlock; j += 4) {
-            transpose_4x4(from + i * source_ld + j, source_ld, to + j * destination_ld + i, destination_ld);
-          }
-        }
-      } else {
-        for (std::int64_t j = 0; j < block_columns; ++j) {
-          for (std::int64_t i = 0; i < block_rows; ++i) to[j * destination_ld + i] = from[i * source_ld + j];
-        }
-      }
+  // Few source rows at a time, along their columns: rows a multiple of 4 KiB apart share one set of the first-level cache.
+  for (std::int64_t r = 0; r < rows; r += kSquare) {
+    const std::int64_t count = rows - r < kSquare ? rows - r : kSquare;
+    const float* from = source + r * source_ld;
+    float* to = destination + r;
+    std::int64_t c = 0;
+    if (count == kSquare) {
+      for (; c + kSquare <= columns; c += kSquare)
+        transpose_square(from + c, source_ld, to + c * destination_ld, destination_ld);
+    }
+    for (; c < columns; ++c) {
+      for (std::int64_t i = 0; i < count; ++i) to[c * destination_ld + i] = from[i * source_ld + c];
     }
   }
   for (std::int64_t c = 0; c < columns; ++c) {
