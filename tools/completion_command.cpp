@@ -55,7 +55,7 @@ complete -o filenames -F _tessera tessera
 
 void add_completion_command(CLI::App& app, int& exit_code) {
   CLI::App* completion = app.add_subcommand("completion", "shell completion");
-  completion->footer("source <(tessera completion bash)");
+  completion->footer("tessera completion bash > ~/.local/share/bash-completion/completions/tessera");
   completion->require_subcommand(1);
   CLI::App* bash = completion->add_subcommand("bash", "the completion script for bash");
   bash->footer("source <(tessera completion bash)");

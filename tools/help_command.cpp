@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -34,6 +35,14 @@ std::string table(const Rows& rows) {
   for (const auto& [left, right] : rows)
     text += fmt::format("  {:<{}}  {}\n", left, std::min<std::size_t>(width, 34), right);
   return text;
+}
+
+// Positional arguments are shown in capitals, however a command spells them.
+std::string positional_name(const CLI::Option& option) {
+  std::string name = option.get_name(true, false);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::toupper(letter)); });
+  return name;
 }
 
 std::string option_name(const CLI::Option& option) {
@@ -68,9 +77,9 @@ class HelpFormatter final : public CLI::FormatterBase {
     }
     for (const CLI::Option* option : app->get_options()) {
       if (option->get_group().empty()) continue;
-      rows.emplace_back(option->get_positional() && option->get_lnames().empty() ? option->get_name(true, false)
-                                                                                 : option_name(*option),
-                        option->get_description());
+      rows.emplace_back(
+          option->get_positional() && option->get_lnames().empty() ? positional_name(*option) : option_name(*option),
+          option->get_description());
     }
     return text + table(rows);
   }
@@ -80,7 +89,7 @@ class HelpFormatter final : public CLI::FormatterBase {
     std::string text = "Usage: " + full_name(app);
     for (const CLI::Option* option : app.get_options()) {
       if (!option->get_positional() || option->get_group().empty()) continue;
-      text += option->get_required() ? " " + option->get_name(true, false) : " [" + option->get_name(true, false) + "]";
+      text += option->get_required() ? " " + positional_name(*option) : " [" + positional_name(*option) + "]";
       if (option->get_items_expected_max() > 1) text += "…";
     }
     if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) text += " COMMAND";

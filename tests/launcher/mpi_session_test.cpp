@@ -43,6 +43,17 @@ TEST(MpiSession, EndsRanksThatWaitForOneThatFailed) {
   EXPECT_EQ(result.err, line_of(2, 4, "memory: rank 2 has none"));
 }
 
+TEST(MpiSession, EndsAThrowInBackwardWithAPrefetchInFlight) {  // D9
+  for (const char* way : {"backward", "backward-unwinding"}) {
+    for (const int rank : {0, 3}) {
+      const CommandResult result = run_session(4, fmt::format("{} {}", way, rank));
+      EXPECT_FALSE(result.timed_out) << way;
+      EXPECT_EQ(result.exit_code, 6) << way;
+      EXPECT_EQ(result.err, line_of(rank, 4, "backward: no memory for block.1")) << way;
+    }
+  }
+}
+
 TEST(MpiSession, PrintsOnceWhereSeveralRanksFailWhileOthersWait) {
   const CommandResult result = run_session(4, "throw 3 1");
   EXPECT_EQ(result.exit_code, 6);

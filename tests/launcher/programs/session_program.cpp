@@ -14,7 +14,9 @@
 #include "launcher/rank_guard.h"
 #include "launcher/stop_signal.h"
 #include "launcher/supervisor.h"
+#include "parallel/mpi/mpi_communicator.h"
 #include "runtime/base/error.h"
+#include "runtime/device/cpu/cpu_device.h"
 
 namespace tessera {
 namespace {
@@ -22,6 +24,32 @@ namespace {
 // Stands for ranks that wait for one that is gone.
 [[noreturn]] void wait_for_ever(MpiSession& session) {
   for (;;) session.barrier();
+}
+
+// A step in small: an all_gather runs ahead on its own stream while the chosen ranks fail in the compute stream; the others go on to a
+// collective that those never reach. said: by fail_rank, while everything stands; otherwise the exception unwinds through all owners.
+ExitCode fail_in_backward(MpiSession& session, bool chosen, bool said) {
+  const auto factory = make_auto_factory(Placement::canonical(session.size()));
+  const auto world = factory->create(canonical_groups({.dp = session.size()}).front(), nullptr);
+  std::vector<float> shard(1000, 1.0F), full(shard.size() * static_cast<std::size_t>(session.size()));
+  CpuDevice device;
+  // Last, hence gone first: a stream that is being destroyed finishes what it holds, and that needs all of the above.
+  const Stream compute = device.create_stream("compute", StreamMode::kCompute);
+  const Stream gather = device.create_stream("gather", StreamMode::kQueue);
+  for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
+    const Work prefetch =
+        world->all_gather({.input = shard.data(), .output = full.data(), .count = shard.size()}, gather.view());
+    try {
+      compute.view().enqueue([&] {
+        if (chosen && micro_batch == 1) throw DeviceError("backward: no memory for block.1");
+      });
+    } catch (const DeviceError&) {
+      if (!said) throw;
+      fail_rank(session, std::current_exception());
+    }
+    prefetch.synchronize();
+  }
+  wait_for_ever(session);
 }
 
 ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& ranks) {
@@ -43,6 +71,8 @@ ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& 
     if (chosen) throw DeviceError(fmt::format("memory: rank {} has none", session.rank()));
     wait_for_ever(session);
   }
+  if (what == "backward") return fail_in_backward(session, chosen, true);
+  if (what == "backward-unwinding") return fail_in_backward(session, chosen, false);
   if (what == "bug") {
     if (chosen) throw std::logic_error("surprise");
     wait_for_ever(session);
@@ -72,7 +102,8 @@ ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& 
 int main(int argc, char** argv) {
   // Not a rank: the launcher of `tessera launch` around any line.
   if (argc > 2 && std::string(argv[1]) == "supervise") {
-    return tessera::run_guarded([&] { return tessera::run_job({.arguments = std::vector<std::string>(argv + 2, argv + argc)}); });
+    return tessera::run_guarded(
+        [&] { return tessera::run_job({.arguments = std::vector<std::string>(argv + 2, argv + argc)}); });
   }
   std::set<int> ranks;
   for (int i = 2; i < argc; ++i) ranks.insert(std::atoi(argv[i]));

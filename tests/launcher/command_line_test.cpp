@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "launcher/launch_line.h"
+#include "tests/support/run_command.h"
+#include "tests/support/temporary_directory.h"
+
+namespace tessera {
+namespace {
+
+using test::CommandResult;
+
+CommandResult tessera(const std::string& arguments) {
+  return test::run_command(TESSERA_BINARY_DIR "/tessera " + arguments);
+}
+
+std::int64_t num_lines(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+// Every command and subcommand, as the completion script lists them; "" is the program itself.
+std::vector<std::string> all_commands() {
+  const std::string script = tessera("completion bash").out;
+  const std::regex entry("    '([a-z ]*)'\\) words=");
+  std::vector<std::string> commands;
+  for (std::sregex_iterator match(script.begin(), script.end(), entry), end; match != end; ++match)
+    commands.push_back((*match)[1]);
+  return commands;
+}
+
+TEST(CommandLine, ShowsExamplesFirstInAHelpOfOneScreen) {
+  const std::vector<std::string> commands = all_commands();
+  for (const char* known : {"", "train", "launch", "plan", "env", "config check", "data prepare", "completion bash"}) {
+    EXPECT_NE(std::find(commands.begin(), commands.end(), known), commands.end()) << known;
+  }
+  for (const std::string& command : commands) {
+    const CommandResult result = tessera(command + " --help");
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_TRUE(result.out.starts_with("Examples:\n")) << command;
+    EXPECT_LE(num_lines(result.out), 24) << command;
+    EXPECT_NE(result.out.find("\nUsage: tessera"), std::string::npos) << command;
+  }
+}
+
+TEST(CommandLine, SaysItsVersion) {
+  const CommandResult result = tessera("--version");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(std::regex_match(result.out, std::regex("tessera [0-9]+\\.[0-9]+\\.[0-9]+\n"))) << result.out;
+}
+
+TEST(CommandLine, EndsAWrongUseWithTwoAndOneLine) {
+  for (const char* arguments :
+       {"", "bogus", "config bogus", "train", "train a.yaml --no-such-option", "train a.yaml --progress loud",
+        "launch -n 0 a.yaml", "launch -n x a.yaml", "env more", "plan"}) {
+    const CommandResult result = tessera(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_EQ(num_lines(result.err), 1) << arguments << ": " << result.err;
+    EXPECT_TRUE(result.err.starts_with("tessera")) << result.err;
+    EXPECT_NE(result.err.find("; hint: "), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(tessera("bogus").err.substr(0, 34), "tessera: unknown command 'bogus'; ");
+}
+
+TEST(CommandLine, DescribesTheMachine) {
+  const CommandResult result = tessera("env --json");
+  ASSERT_EQ(result.exit_code, 0);
+  const nlohmann::json env = nlohmann::json::parse(result.out);
+  for (const char* key : {"tessera", "compiler", "mpi", "mpirun", "pmix", "hwloc", "matmul", "host", "isa", "cores",
+                          "cpuset", "dev_shm", "gpu"}) {
+    EXPECT_TRUE(env.contains(key)) << key;
+  }
+  EXPECT_GE(env.at("cores").get<int>(), 1);
+  EXPECT_GE(env.at("cpuset").size(), 1U);
+  EXPECT_TRUE(env.at("mpi").get<std::string>().starts_with("Open MPI ")) << env.at("mpi");
+  EXPECT_EQ(num_lines(tessera("env").out), static_cast<std::int64_t>(env.size())) << "one line a fact";
+}
+
+TEST(CommandLine, CompletesCommandsAndOptions) {
+  const auto complete = [](const std::string& words) {
+    const test::TemporaryDirectory empty;
+    return test::run_command(
+               fmt::format("bash -c 'source <({0}/tessera completion bash); COMP_WORDS=(tessera {1}); "
+                           "COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _tessera; echo \"${{COMPREPLY[@]}}\"'",
+                           TESSERA_BINARY_DIR, words),
+               {.working_directory = empty.path().string()})
+        .out;
+  };
+  EXPECT_EQ(complete("la"), "launch\n");
+  EXPECT_EQ(complete("config ch"), "check\n");
+  EXPECT_EQ(complete("launch --dry"), "--dry-run\n");
+  EXPECT_EQ(complete("config check --ran"), "--ranks\n");
+}
+
+TEST(Launch, PrintsTheLineItWouldRun) {
+  if (find_mpirun().major == 0) GTEST_SKIP() << "no Open MPI";
+  const CommandResult result =
+      tessera("launch -n 1 --dry-run job.yaml --set run.steps=5 --run-dir 'a b' --progress plain");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.out.find("mpirun --quiet -n 1 --bind-to none "), std::string::npos) << result.out;
+  EXPECT_TRUE(result.out.ends_with("/tessera train job.yaml --set run.steps=5 --run-dir 'a b' --progress plain\n"))
+      << result.out;
+}
+
+TEST(Launch, TakesItsOptionsBeforeAndAfterTheConfig) {
+  EXPECT_EQ(tessera("launch --dry-run job.yaml -n 1").out, tessera("launch -n 1 job.yaml --dry-run").out);
+}
+
+TEST(Launch, RefusesWhatComesLaterByName) {
+  for (const char* option : {"--max-restarts", "--tee"}) {
+    const CommandResult result = tessera(fmt::format("launch -n 1 {} 1 job.yaml", option));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.err, fmt::format("launch: {} is not available yet\n", option));
+  }
+}
+
+TEST(Launch, RefusesACountThatIsNone) {
+  const CommandResult result = tessera("launch --nproc-per-node some job.yaml");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("--nproc-per-node 'some'"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace tessera

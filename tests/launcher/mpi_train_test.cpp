@@ -1,0 +1,228 @@
+// `tessera train` and `tessera launch` as users start them: real mpirun, real jobs of model T.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "launcher/cpuset.h"
+#include "launcher/mpi_session.h"
+#include "launcher/topology.h"
+#include "tests/support/mpirun.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/train/train_job.h"
+
+namespace tessera {
+namespace {
+
+using test::CommandResult;
+
+const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+
+class MpiTrain : public ::testing::Test {
+ protected:
+  // Model T, `steps` steps, and what else the YAML should say.
+  void write_job(int steps, const std::string& more = "") {
+    test::write_tokens(directory / "train.bin", 2000, 64);
+    std::ofstream(directory / "job.yaml") << fmt::format(
+        "run: {{name: t, steps: {}}}\n"
+        "model: {{num_layers: 2, num_heads: 4, hidden_size: 32, seq_len: 16, vocab_size: 64}}\n"
+        "data: {{train: [train.bin]}}\n"
+        "batch: {{global_batch_size: 8, micro_batch_size: 2}}\n"
+        "reproducibility: {{lanes: 4}}\n"
+        "device: {{threads: 1}}\n{}",
+        steps, more);
+  }
+
+  CommandResult run(const std::string& command, double timeout_seconds = 120) const {
+    return test::run_command(command,
+                             {.timeout_seconds = timeout_seconds, .working_directory = directory.path().string()});
+  }
+  CommandResult train(int num_ranks, const std::string& arguments = "",
+                      const std::string& options = "--bind-to none") const {
+    return run(test::mpirun(num_ranks, options) + kTessera + "train job.yaml " + arguments);
+  }
+  std::string contents(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory / name).rdbuf();
+    return text.str();
+  }
+
+  test::TemporaryDirectory directory;
+};
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+// Without the warning that this machine may have fewer cores than the test has ranks.
+std::string without_warnings(const std::string& text) {
+  std::istringstream lines(text);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("] warning: device: ") == std::string::npos) rest += line + "\n";
+  }
+  return rest;
+}
+
+TEST_F(MpiTrain, RunsToTheEndAndLeavesItsFiles) {
+  write_job(3);
+  const CommandResult result = train(4);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(without_warnings(result.err), "");
+  EXPECT_NE(result.out.find("step 3/3"), std::string::npos) << result.out;
+  EXPECT_EQ(count(result.out, "step 3/3"), 1) << "rank 0 alone writes";
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string log = contents(fmt::format("runs/t/logs/rank-{:05}.log", rank));
+    EXPECT_NE(log.find(fmt::format("[rank {}/4 {}] device: 1 thread, cpuset ", rank, host_name())), std::string::npos)
+        << log;
+  }
+}
+
+TEST_F(MpiTrain, WritesFilesThatParseCompletelyThroughFiveHundredSteps) {  // F8
+  write_job(500, "");
+  const CommandResult result = train(4, "--set run.log_every=1 --set run.hash_every=50 --run-dir out");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream metrics(contents("out/metrics.jsonl"));
+  std::int64_t steps = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    if (object.contains("kind")) continue;
+    EXPECT_EQ(object.at("step").get<std::int64_t>(), ++steps);
+  }
+  EXPECT_EQ(steps, 500);
+  EXPECT_NO_THROW(nlohmann::json::parse(contents("out/plan.json")));
+  EXPECT_EQ(run(kTessera + "config check out/config.yaml").exit_code, 0);
+  std::istringstream lines(result.out);
+  std::int64_t printed = 0;
+  for (std::string line; std::getline(lines, line);) printed += line.starts_with("step ") ? 1 : 0;
+  EXPECT_EQ(printed, 500) << "one line a step, from one rank";
+  for (int rank = 0; rank < 4; ++rank) {
+    std::istringstream calls(contents(fmt::format("out/collectives/rank-{:05}.log", rank)));
+    for (std::string line; std::getline(calls, line);) ASSERT_TRUE(line.starts_with("step ")) << line;
+  }
+}
+
+TEST_F(MpiTrain, PrintsEveryProblemOfAConfigOnceAndReturnsTwo) {
+  write_job(3, "optimizer: {weigth_decay: 0.1, lr: 1}\n");
+  const CommandResult result = train(4);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(count(result.err, "optimizer.weigth_decay"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "optimizer.lr"), 1) << result.err;
+  EXPECT_EQ(count(result.err, fmt::format("[rank 0/4 {}] job.yaml:", host_name())), 2) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(directory / "runs"));
+}
+
+TEST_F(MpiTrain, PrintsAMeshThatDoesNotFitOnceAndReturnsTwo) {
+  write_job(3);
+  const CommandResult result = train(3);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(count(result.err, "\n"), 1) << result.err;
+}
+
+TEST_F(MpiTrain, PrintsBadDataOnceAndReturnsThree) {
+  write_job(3);
+  test::write_tokens(directory / "train.bin", {1, 2, 3}, 64);
+  const CommandResult result = train(4);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(count(without_warnings(result.err), "\n"), 1) << result.err;
+}
+
+TEST_F(MpiTrain, RefusesAFileThatIsNotThere) {
+  const CommandResult result = run(test::mpirun(2) + kTessera + "train absent.yaml");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(count(result.err, "absent.yaml"), 1) << result.err;
+}
+
+TEST_F(MpiTrain, StopsWhenMpirunPassesASignalOn) {
+  write_job(1000000);
+  const CommandResult result =
+      run(test::mpirun(2, "--bind-to none") + kTessera +
+          "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
+          "kill -USR1 $p; wait $p; code=$?; tail -n 1 out; exit $code");
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
+  EXPECT_EQ(without_warnings(result.err), "");
+}
+
+TEST_F(MpiTrain, StopsUnderLaunchAtAnInterrupt) {
+  write_job(1000000);
+  const CommandResult result =
+      run(kTessera +
+          "launch -n 2 job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; "
+          "done; kill -INT $p; wait $p; code=$?; tail -n 1 out; exit $code");
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
+  EXPECT_NE(result.err.find("launch: SIGINT: asking the ranks to stop"), std::string::npos) << result.err;
+}
+
+TEST_F(MpiTrain, WarnsWhereTwoThreadsHaveOneCore) {  // F3: one rank under the binding that mpirun chooses by itself
+  if (load_topology("live").num_cores_of(current_cpuset()) < 2) GTEST_SKIP() << "one core: nothing to withhold";
+  write_job(1);
+  const CommandResult result = train(1, "--set device.threads=2", "");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.err.find(fmt::format("device: 2 threads have 1 core on {}: rank 0 cpuset ", host_name())),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("hint: mpirun --bind-to none, or tessera launch"), std::string::npos) << result.err;
+  EXPECT_EQ(train(1, "--set device.threads=2 --run-dir b", "--bind-to none").err, "");
+}
+
+TEST_F(MpiTrain, WarnsWhereTwoRanksShareACoreNamingBothCpusets) {  // F3
+  write_job(1);
+  const std::vector<int> cpuset = current_cpuset();
+  const std::string one = fmt::format("{}", cpuset.back());
+  const CommandResult result =
+      run(fmt::format("taskset -c {} {}{}train job.yaml", one, test::mpirun(2, "--bind-to none"), kTessera));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.err.find(
+                fmt::format("device: 2 ranks with 2 threads share 1 core on {}: rank 0 cpuset {}, rank 1 cpuset {}",
+                            host_name(), one, one)),
+            std::string::npos)
+      << result.err;
+}
+
+TEST_F(MpiTrain, SharesTheCoresOutUnderLaunch) {
+  const std::vector<int> cpuset = current_cpuset();
+  if (load_topology("live").num_cores_of(cpuset) != 2 || cpuset.size() != 2) GTEST_SKIP() << "written for two cores";
+  write_job(1);
+  const CommandResult result = run(kTessera + "launch -n 2 job.yaml");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  EXPECT_NE(result.out.find(fmt::format("1 thread per rank, cpusets: rank 0: {}, rank 1: {}", cpuset[0], cpuset[1])),
+            std::string::npos)
+      << result.out;
+}
+
+TEST_F(MpiTrain, IsRefusedWhereEveryTaskWouldBeRankZero) {
+  write_job(1);
+  const std::string command = kTessera + "train job.yaml";
+  const CommandResult first = run("SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 " + command);
+  EXPECT_EQ(first.exit_code, 2);
+  EXPECT_EQ(first.err, "launch: 8 tasks but no PMIx; hint: srun --mpi=pmix, or mpirun\n");
+  const CommandResult other = run("SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=5 " + command);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.out + other.err, "");
+  EXPECT_FALSE(std::filesystem::exists(directory / "runs"));
+}
+
+TEST_F(MpiTrain, EndsFiftyTimesInARow) {  // D9: teardown cannot hang
+  write_job(2);
+  for (int i = 0; i < 50; ++i) {
+    const CommandResult result =
+        run(test::mpirun(4, "--bind-to none") + kTessera + "train job.yaml --run-dir again", 60);
+    ASSERT_FALSE(result.timed_out) << "run " << i;
+    ASSERT_EQ(result.exit_code, 0) << "run " << i << ": " << result.err;
+    ASSERT_EQ(without_warnings(result.err), "") << "run " << i;
+    std::filesystem::remove_all(directory / "again");
+  }
+}
+
+}  // namespace
+}  // namespace tessera
