@@ -33,18 +33,10 @@ std::string unescape(const std::string& text) {
     }
     const char next = i + 1 < text.size() ? text[i + 1] : '\0';
     switch (next) {
-      case 'n':
-        result.push_back('\n');
-        break;
-      case 't':
-        result.push_back('\t');
-        break;
-      case '0':
-        result.push_back('\0');
-        break;
-      case '\\':
-        result.push_back('\\');
-        break;
+      case 'n': result.push_back('\n'); break;
+      case 't': result.push_back('\t'); break;
+      case '0': result.push_back('\0'); break;
+      case '\\': result.push_back('\\'); break;
       default:
         throw ConfigError(
             fmt::format("--separator {}: unknown escape after a backslash; known: \\n \\t \\0 \\\\", text));
@@ -55,8 +47,9 @@ std::string unescape(const std::string& text) {
 }
 
 std::string split_line(std::string_view name, const SplitSummary& side) {
-  return fmt::format("{:<11} {} documents, {} bytes, {} tokens, {:.4f} bytes per token: {}\n", name,
-                     grouped(side.documents), grouped(side.bytes), grouped(side.tokens), side.bytes_per_token(),
+  return fmt::format("{:<11} {} document{}, {} bytes, {} tokens, {:.4f} bytes per token: {}\n", name,
+                     grouped(side.documents), side.documents == 1 ? "" : "s", grouped(side.bytes), grouped(side.tokens),
+                     side.bytes_per_token(),
                      side.files.size() > 2 ? fmt::format("{} … {}", side.files.front(), side.files.back())
                                            : fmt::format("{}", fmt::join(side.files, ", ")));
 }

@@ -270,9 +270,9 @@ void check(const PrepareOptions& options) {
     throw ConfigError(
         fmt::format("--validation-fraction {}, expected at least 0 and below 1", options.validation_fraction));
   }
-  constexpr std::int64_t kMostTokens = 2147483647;  // of an llm.c file
-  if (options.shard_tokens < 1 || options.shard_tokens > kMostTokens) {
-    throw ConfigError(fmt::format("--shard-tokens {}, expected 1 to {}", options.shard_tokens, kMostTokens));
+  constexpr std::int64_t most_tokens = 2147483647;  // of an llm.c file
+  if (options.shard_tokens < 1 || options.shard_tokens > most_tokens) {
+    throw ConfigError(fmt::format("--shard-tokens {}, expected 1 to {}", options.shard_tokens, most_tokens));
   }
   if (options.tokenizer_bytes < 1)
     throw ConfigError(fmt::format("--tokenizer-bytes {}, expected at least 1", options.tokenizer_bytes));

@@ -51,7 +51,7 @@ struct PrepareSummary {
 // rename, when it is complete. DataError for the text, ConfigError for the options.
 PrepareSummary prepare_data(const PrepareOptions& options);
 
-// What dataset.json holds; docs/data.md describes it.
+// What dataset.json holds; docs/token-files.md describes it.
 std::string to_json(const PrepareSummary& summary);
 
 }  // namespace tessera

@@ -58,11 +58,11 @@ TokenFileSummary summarize_token_file(const std::string& path, const std::string
   summary.num_tokens = file.num_tokens();
   std::vector<bool> seen;
   std::vector<std::uint32_t> large;  // ids too large for a table of flags: those of a damaged u32 file
-  constexpr std::uint32_t kTable = 1U << 24;
+  constexpr std::uint32_t table_size = 1U << 24;
   for (std::int64_t i = 0; i < file.num_tokens(); ++i) {
     const std::uint32_t id = file[i];
     summary.largest_id = std::max(summary.largest_id, id);
-    if (id >= kTable) {
+    if (id >= table_size) {
       large.push_back(id);
       continue;
     }

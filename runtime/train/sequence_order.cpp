@@ -12,13 +12,13 @@ namespace {
 // smallest even number of bits that holds n, repeated until the value falls below n again (cycle walking, Black and
 // Rogaway 2002). The walk ends within four rounds on average, because the network's domain is less than four times n.
 std::uint64_t permute(std::uint64_t value, std::uint64_t n, std::uint64_t key) {
-  constexpr int kRounds = 6;
+  constexpr int num_rounds = 6;
   int half_bits = 1;
   while ((std::uint64_t{1} << (2 * half_bits)) < n) ++half_bits;
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   do {
     std::uint64_t left = value >> half_bits, right = value & mask;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < num_rounds; ++round) {
       // Upper bits of the mix: half_bits is at most 31, so 32 of them are enough.
       const std::uint64_t noise = mix64(mix64(key + static_cast<std::uint64_t>(round)) ^ right) >> 32;
       const std::uint64_t next = left ^ (noise & mask);

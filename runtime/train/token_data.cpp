@@ -105,9 +105,9 @@ Layout read_header(const std::string& path, std::span<const std::byte> bytes, Wi
 
 // True where each token's upper half is zero in 32-bit words: 32 or 64-bit integers, not u16.
 bool looks_like_wider_integers(std::span<const std::byte> bytes) {
-  constexpr std::size_t kFewest = 64;
+  constexpr std::size_t fewest = 64;
   const std::size_t words = std::min(bytes.size(), kSampleBytes) / 4;
-  if (words < kFewest || bytes.size() % 4 != 0) return false;
+  if (words < fewest || bytes.size() % 4 != 0) return false;
   bool any_low = false;
   for (std::size_t i = 0; i < words; ++i) {
     std::array<std::uint16_t, 2> halves{};

@@ -22,10 +22,10 @@ TokenFileWriter::TokenFileWriter(const std::string& path, std::int64_t vocab_siz
 }
 
 void TokenFileWriter::append(std::span<const std::uint32_t> tokens) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::int64_t total = num_tokens_ + static_cast<std::int64_t>(tokens.size());
-  if (total > kMost) {
-    throw DataError(fmt::format("{}: {} tokens, but the header counts at most {}", path_, total, kMost),
+  if (total > most) {
+    throw DataError(fmt::format("{}: {} tokens, but the header counts at most {}", path_, total, most),
                     "write several files");
   }
   const bool narrow = vocab_size_ <= kLargestU16Vocabulary;

@@ -122,10 +122,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   // before a space that follows something else: no piece of a model that splits at white space reaches across, so the
   // tokens are those of the whole.
   void encode_words(std::string_view text, std::vector<std::uint32_t>& tokens) const {
-    constexpr std::size_t kBytes = 2048, kMostBytes = 65536;
-    while (text.size() > kBytes) {
-      std::size_t cut = kBytes;
-      while (cut < std::min(text.size(), kMostBytes) && (text[cut] != ' ' || text[cut - 1] == ' ')) ++cut;
+    constexpr std::size_t bytes = 2048, most_bytes = 65536;
+    while (text.size() > bytes) {
+      std::size_t cut = bytes;
+      while (cut < std::min(text.size(), most_bytes) && (text[cut] != ' ' || text[cut - 1] == ' ')) ++cut;
       while (cut < text.size() && (static_cast<std::uint8_t>(text[cut]) & 0xc0) == 0x80)
         ++cut;  // not inside a character
       encode_run(text.substr(0, cut), tokens);

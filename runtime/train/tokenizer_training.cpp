@@ -76,11 +76,11 @@ class Sentences final : public sentencepiece::SentenceIterator {
 
 void train_sentencepiece_bpe(const std::function<bool(std::string&)>& next, std::int64_t vocab_size,
                              const std::string& path) {
-  constexpr std::int64_t kFewest = 256 + 3 + 1;
-  if (vocab_size < kFewest || vocab_size > 1'000'000) {
+  constexpr std::int64_t fewest = 256 + 3 + 1;
+  if (vocab_size < fewest || vocab_size > 1'000'000) {
     throw DataError(fmt::format(
         "tokenizer: a vocabulary of {} pieces, expected {} to 1000000 (256 bytes and 3 control tokens come first)",
-        vocab_size, kFewest));
+        vocab_size, fewest));
   }
   std::size_t num_bytes = 0;
   const std::function<bool(std::string&)> counted = [&](std::string& text) {
