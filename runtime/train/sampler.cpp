@@ -26,9 +26,10 @@ Sampler::Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& 
 
 Sampler::~Sampler() = default;
 
-// Contexts are cut to powers of two, so that short texts do not pay for seq_len; what lies behind the last token is causally invisible.
+// Contexts are cut to powers of two, so that short texts do not pay for seq_len; what lies behind the last token is causally invisible. A learned
+// table of positions is gathered whole, so its contexts are whole too.
 Sampler::Window& Sampler::window_for(std::int64_t length) {
-  std::int64_t size = 16;
+  std::int64_t size = config_.model.positions == "learned" ? config_.model.seq_len : 16;
   while (size < length) size *= 2;
   size = std::min(size, config_.model.seq_len);
   for (const auto& window : windows_) {
