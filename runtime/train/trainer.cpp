@@ -60,8 +60,12 @@ class Trainer {
     reduce_.view().synchronize();
     if (communicators_ != nullptr) {
       world().barrier({.what = "end", .phase = "teardown"}, reduce_.view()).synchronize();
-      call_log_.flush();
     }
+    flush_logs();
+  }
+
+  void flush_logs() {
+    call_log_.flush();
     log::flush();
   }
 
@@ -142,9 +146,9 @@ class Trainer {
     Allocator& allocator = context_.device.allocator();
     allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
     if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && communicators_->shard_group().members.size() > 1) {
-      for (const MemoryCategory category : {MemoryCategory::kParameters, MemoryCategory::kGathered, MemoryCategory::kGradients}) {
-        allocator.set_resource(category, *shared);
-      }
+      // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
+      allocator.set_resource(MemoryCategory::kParameters, *shared);
+      allocator.set_resource(MemoryCategory::kGradients, *shared);
     }
     const int shard = communicators_->shard_group().position_of(logical_rank_);
     model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units, static_cast<int>(communicators_->shard_group().members.size()), shard, allocator, compute);
@@ -320,7 +324,8 @@ ExitCode run_trainer(const TrainContext& context) {
     trainer.leave();
     throw;
   } catch (...) {
-    // Peers do not know: nothing may be torn down here, since that would wait for them.
+    // Peers do not know: nothing may be torn down here, since that would wait for them. What was called is what a reader wants now.
+    trainer.flush_logs();
     if (context.on_fatal) context.on_fatal(std::current_exception());
     throw;
   }

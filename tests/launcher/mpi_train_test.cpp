@@ -162,6 +162,31 @@ TEST_F(MpiTrain, StopsUnderLaunchAtAnInterrupt) {
   EXPECT_NE(result.err.find("launch: SIGINT: asking the ranks to stop"), std::string::npos) << result.err;
 }
 
+// Every rank meets the limit in its own time in the middle of a step, with gathers and reduces of others in flight.
+TEST_F(MpiTrain, AnErrorInsideAStepIsPrintedOnceAndEndsEveryRank) {  // D9
+  write_job(3);
+  bool inside_a_step = false;
+  for (const char* limit : {"32MiB", "36MiB", "40MiB", "44MiB"}) {
+    const CommandResult result = train(4, fmt::format("--run-dir {0} --set model.hidden_size=256 --set model.num_layers=4 --set fsdp.forward_prefetch_depth=3 "
+                                                      "--set device.memory_limit={0}", limit));
+    if (result.exit_code == 0) continue;  // the job fitted
+    EXPECT_EQ(result.exit_code, 6) << limit << result.err;
+    EXPECT_EQ(count(without_warnings(result.err), "memory: "), 1) << result.err;
+    inside_a_step = inside_a_step || contents(fmt::format("{}/collectives/rank-00000.log", limit)).find("step 1 ") != std::string::npos;
+  }
+  EXPECT_TRUE(inside_a_step) << "no limit was met inside a step: choose others";
+}
+
+TEST_F(MpiTrain, OneRankKilledEndsTheJob) {  // D8 as far as mpirun alone goes
+  write_job(1000000);
+  const CommandResult result =
+      run(test::mpirun(2, "--bind-to none") + kTessera +
+          "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
+          "kill -9 $(pgrep -P $p -x tessera | tail -n 1); wait $p");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(result.timed_out);
+}
+
 TEST_F(MpiTrain, WarnsWhereTwoThreadsHaveOneCore) {  // F3: one rank under the binding that mpirun chooses by itself
   if (load_topology("live").num_cores_of(current_cpuset()) < 2) GTEST_SKIP() << "one core: nothing to withhold";
   write_job(1);
