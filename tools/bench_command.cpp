@@ -3,6 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "launcher/mpi_session.h"
+#include "launcher/rank_guard.h"
+#include "tools/bench_collectives.h"
+#include "tools/bench_startup.h"
 #include "tools/bench_train.h"
 
 namespace tessera {
@@ -29,6 +33,32 @@ void add_bench_commands(CLI::App& app, int& exit_code) {
   gemm_command->add_option("--repeats", gemm->repeats, "timed runs of each, three rounds")->check(CLI::PositiveNumber)->capture_default_str();
   gemm_command->add_flag("--json", gemm->json, "a list of figures");
   gemm_command->callback([gemm, &exit_code] { exit_code = run_bench_gemm(*gemm); });
+
+  auto collectives = std::make_shared<BenchCollectivesOptions>();
+  auto shard_mib = std::make_shared<int>(4);
+  CLI::App* collectives_command = bench->add_subcommand("collectives", "Collectives of one host against Open MPI's and against copying.");
+  collectives_command->footer("mpirun --quiet -n 2 tessera bench collectives\nmpirun --quiet -n 2 tessera bench collectives --shard-mib 16 --json");
+  collectives_command->add_option("--shard-mib", *shard_mib, "MiB of one rank's shard")->check(CLI::PositiveNumber)->capture_default_str();
+  collectives_command->add_option("--repeats", collectives->repeats, "timed runs of each")->check(CLI::PositiveNumber)->capture_default_str();
+  collectives_command->add_flag("--json", collectives->json, "a list of figures");
+  collectives_command->callback([collectives, shard_mib, &exit_code] {
+    collectives->shard_bytes = static_cast<std::size_t>(*shard_mib) << 20U;
+    MpiSession session;
+    exit_code = run_rank(session, [&] {
+      session.agree([&] {
+        if (session.size() == 1) throw ConfigError("bench collectives: one rank has no peers", "mpirun --quiet -n 2 tessera bench collectives");
+      });
+      return static_cast<ExitCode>(run_bench_collectives(*collectives));
+    });
+  });
+
+  auto startup = std::make_shared<BenchStartupOptions>();
+  CLI::App* startup_command = bench->add_subcommand("startup", "From mpirun to the end of step 1 against an MPI program that does nothing.");
+  startup_command->footer("tessera bench startup\ntessera bench startup -n 2 --runs 3 --json");
+  startup_command->add_option("-n", startup->num_ranks, "ranks")->check(CLI::PositiveNumber)->capture_default_str();
+  startup_command->add_option("--runs", startup->runs, "runs of each, taking turns; the fastest counts")->check(CLI::PositiveNumber)->capture_default_str();
+  startup_command->add_flag("--json", startup->json, "a list of figures");
+  startup_command->callback([startup, &exit_code] { exit_code = run_bench_startup(*startup); });
 }
 
 }  // namespace tessera

@@ -45,16 +45,26 @@ std::string positional_name(const CLI::Option& option) {
   return name;
 }
 
+// What stands for the value: the command's own word, or N for a number, or the type in capitals.
+std::string value_name(const CLI::Option& option) {
+  if (!option.get_option_text().empty()) return option.get_option_text();
+  const std::string type = option.get_type_name();
+  const bool number = type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
+  return number ? "N" : type.substr(0, type.find(':'));
+}
+
 std::string option_name(const CLI::Option& option) {
   std::string name = option.get_name(false, true);
-  const auto comma = name.find(',');
-  if (comma != std::string::npos) name.replace(comma, 1, ", ");
-  if (option.get_expected_min() > 0 && option.get_type_size() != 0 && !option.get_option_text().empty()) {
-    name += " " + option.get_option_text();
-  } else if (option.get_expected_min() > 0 && option.get_type_size() != 0) {
-    name += " " + option.get_type_name();
-  }
-  return name;
+  if (const auto comma = name.find(','); comma != std::string::npos) name.replace(comma, 1, ", ");
+  const bool takes_value = option.get_expected_min() > 0 && option.get_type_size() != 0;
+  return takes_value ? name + " " + value_name(option) : name;
+}
+
+std::pair<std::string, std::string> row_of(const CLI::Option& option) {
+  const bool positional = option.get_positional() && option.get_lnames().empty();
+  std::string text = option.get_description();
+  if (!option.get_default_str().empty()) text += fmt::format(" ({})", option.get_default_str());
+  return {positional ? positional_name(option) : option_name(option), text};
 }
 
 class HelpFormatter final : public CLI::FormatterBase {
@@ -76,11 +86,10 @@ class HelpFormatter final : public CLI::FormatterBase {
       rows.emplace_back(command->get_name(), first_line(command->get_description()));
     }
     for (const CLI::Option* option : app->get_options()) {
-      if (option->get_group().empty()) continue;
-      rows.emplace_back(
-          option->get_positional() && option->get_lnames().empty() ? positional_name(*option) : option_name(*option),
-          option->get_description());
+      if (option->get_group().empty() || option == app->get_help_ptr()) continue;
+      rows.push_back(row_of(*option));
     }
+    if (app->get_help_ptr() != nullptr) rows.push_back(row_of(*app->get_help_ptr()));
     return text + table(rows);
   }
 

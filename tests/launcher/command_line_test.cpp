@@ -98,6 +98,16 @@ TEST(CommandLine, CompletesCommandsAndOptions) {
   EXPECT_EQ(complete("config check --ran"), "--ranks\n");
 }
 
+TEST(CommandLine, IsInstalledWithWhatItNeeds) {
+  const test::TemporaryDirectory prefix;
+  const CommandResult installed =
+      test::run_command(fmt::format("cmake --install {} --prefix {}", TESSERA_BINARY_DIR, prefix.path().string()));
+  ASSERT_EQ(installed.exit_code, 0) << installed.err;
+  const std::string program = prefix / "bin/tessera";
+  EXPECT_EQ(test::run_command(program + " --version").out, tessera("--version").out);
+  EXPECT_EQ(test::run_command(prefix / "libexec/tessera/tessera_empty_mpi").exit_code, 0);
+}
+
 TEST(Launch, PrintsTheLineItWouldRun) {
   if (find_mpirun().major == 0) GTEST_SKIP() << "no Open MPI";
   const CommandResult result =
