@@ -15,7 +15,7 @@ std::vector<KeyRow> all_rows() {
 }  // namespace
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> kSections = {
+  static const std::vector<Section> list = {
       {"run",
        "How long the run lasts and what it reports.",
        {{"training", "torchtitan"}, {"metrics", "torchtitan"}, {"validation", "torchtitan"}}},
@@ -35,12 +35,12 @@ const std::vector<Section>& sections() {
       {"device", "What a rank computes on.", {}},
       {"trace", "What is traced.", {{"profiling", "torchtitan"}}},
   };
-  return kSections;
+  return list;
 }
 
 const std::vector<KeyRow>& key_rows() {
-  static const std::vector<KeyRow> kRows = all_rows();
-  return kRows;
+  static const std::vector<KeyRow> rows = all_rows();
+  return rows;
 }
 
 }  // namespace tessera::config

@@ -8,6 +8,7 @@
 namespace tessera::config {
 
 // Where a row's value lives: TESSERA_JOB(optimizer.eps), or a member of the items of a list.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type and a member name take none
 #define TESSERA_FIELD(Holder, member) +[](Holder& holder) -> FieldRef { return &holder.member; }
 #define TESSERA_JOB(member) TESSERA_FIELD(JobConfig, member)
 

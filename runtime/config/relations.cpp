@@ -50,10 +50,10 @@ void check_model(const ModelConfig& model, Relations& broken) {
 void check_batch(const JobConfig& job, Relations& broken) {
   const std::int64_t global = job.batch.global_batch_size, micro = job.batch.micro_batch_size;
   if (global <= 0 || micro <= 0) return;
-  constexpr std::int64_t kMaxPositions = 2147483647;  // rows of a micro-batch are counted in 32 bits
-  if (job.model.seq_len > 0 && micro > kMaxPositions / job.model.seq_len) {
+  constexpr std::int64_t max_positions = 2147483647;  // rows of a micro-batch are counted in 32 bits
+  if (job.model.seq_len > 0 && micro > max_positions / job.model.seq_len) {
     broken.push_back({{"batch.micro_batch_size", "model.seq_len"},
-                      fmt::format("{} × seq_len {} is more than {} tokens", micro, job.model.seq_len, kMaxPositions),
+                      fmt::format("{} × seq_len {} is more than {} tokens", micro, job.model.seq_len, max_positions),
                       ""});
     return;
   }

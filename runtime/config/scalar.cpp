@@ -100,8 +100,8 @@ std::string integer_hint(std::string_view text) {
   if (!digits.empty() && digits.size() < rest.size())
     return fmt::format("{}{} (digits only)", sign, strip_zeros(digits));
   if (digits.size() > 1 && digits[0] == '0') return fmt::format("{}{} (no leading zeros)", sign, strip_zeros(digits));
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (const auto value = parse_number(rest); value && *value == std::floor(*value) && *value < kExact) {
+  constexpr double exact_limit = 9007199254740992.0;  // 2^53
+  if (const auto value = parse_number(rest); value && *value == std::floor(*value) && *value < exact_limit) {
     return fmt::format("{}{}", sign, static_cast<std::int64_t>(*value));
   }
   return {};
@@ -174,9 +174,9 @@ std::optional<std::int64_t> parse_byte_size(std::string_view text) {
   const std::string_view digits = text.substr(0, end);
   std::string_view unit = end == std::string_view::npos ? std::string_view{} : text.substr(end);
   if (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::array<std::pair<std::string_view, int>, 5> kUnits{
+  constexpr std::array<std::pair<std::string_view, int>, 5> units{
       {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
-  for (const auto& [name, shift] : kUnits) {
+  for (const auto& [name, shift] : units) {
     if (unit != name || (name.empty() && end != std::string_view::npos)) continue;
     const auto number = parse_number(digits);
     if (!number) return std::nullopt;

@@ -34,24 +34,24 @@ std::string read(const std::string& path) {
 }
 
 std::string mutated(std::string text, Dice& dice) {
-  static const std::vector<std::string> kPieces = {":",     ": ",     "\n",
-                                                   "- ",    "[",      "]",
-                                                   "{",     "}",      "\"",
-                                                   "'",     "#",      "&a ",
-                                                   "*a",    "!!int ", "|",
-                                                   ">",     "? ",     "---\n",
-                                                   "...\n", "\t",     "~",
-                                                   "<<: ",  "0",      "-",
-                                                   ".nan",  "1e999",  "0010",
-                                                   "true",  "null",   "%TAG ! x\n",
-                                                   "\\x",   "@",      "`",
-                                                   "\r",    "é",      std::string(1, '\0'),
-                                                   "\xC3",  "  ",     "999999999999999999999999",
-                                                   "auto"};
+  static const std::vector<std::string> pieces = {":",     ": ",     "\n",
+                                                  "- ",    "[",      "]",
+                                                  "{",     "}",      "\"",
+                                                  "'",     "#",      "&a ",
+                                                  "*a",    "!!int ", "|",
+                                                  ">",     "? ",     "---\n",
+                                                  "...\n", "\t",     "~",
+                                                  "<<: ",  "0",      "-",
+                                                  ".nan",  "1e999",  "0010",
+                                                  "true",  "null",   "%TAG ! x\n",
+                                                  "\\x",   "@",      "`",
+                                                  "\r",    "é",      std::string(1, '\0'),
+                                                  "\xC3",  "  ",     "999999999999999999999999",
+                                                  "auto"};
   for (std::size_t edits = 1 + dice.below(6); edits > 0; --edits) {
     const std::size_t at = dice.below(text.size() + 1);
     switch (dice.below(5)) {
-      case 0: text.insert(at, kPieces[dice.below(kPieces.size())]); break;
+      case 0: text.insert(at, pieces[dice.below(pieces.size())]); break;
       case 1: text.erase(at, 1 + dice.below(12)); break;
       case 2: text.resize(at); break;
       case 3: text.insert(at, text.substr(dice.below(text.size() + 1), dice.below(60))); break;
