@@ -43,6 +43,14 @@ TEST(MpiSession, EndsRanksThatWaitForOneThatFailed) {
   EXPECT_EQ(result.err, line_of(2, 4, "memory: rank 2 has none"));
 }
 
+TEST(MpiSession, FindsOneListOfGroupsInEightProcesses) {  // D10
+  const CommandResult result = run_session(8, "groups");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out,
+            "dp 2 × pp 2 × tp 2: 8 ranks, 1 lists\ndp 4 × pp 2 × tp 1: 8 ranks, 1 lists\n"
+            "dp 1 × pp 2 × tp 4: 8 ranks, 1 lists\ndp 8 × pp 1 × tp 1: 8 ranks, 1 lists\n");
+}
+
 TEST(MpiSession, EndsAThrowInBackwardWithAPrefetchInFlight) {  // D9
   for (const char* way : {"backward", "backward-unwinding"}) {
     for (const int rank : {0, 3}) {

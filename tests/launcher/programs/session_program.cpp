@@ -60,6 +60,15 @@ ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& 
     session.barrier();
     return ExitCode::kDone;
   }
+  if (what == "groups") {  // every process makes the same list by itself; rank 0 prints what it and the others found
+    for (const MeshShape& shape : {MeshShape{2, 2, 2}, MeshShape{4, 2, 1}, MeshShape{1, 2, 4}, MeshShape{8, 1, 1}}) {
+      const auto hashes = session.all_gather(fmt::format("{:016x}", hash_of(canonical_groups(shape))));
+      const std::set<std::string> distinct(hashes.begin(), hashes.end());
+      if (session.rank() == 0)
+        std::printf("%s: %zu ranks, %zu lists\n", shape.str().c_str(), hashes.size(), distinct.size());
+    }
+    return ExitCode::kDone;
+  }
   if (what == "agree") {  // an error of the start, on some ranks
     session.agree([] {});
     session.agree([&] {
