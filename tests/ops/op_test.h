@@ -56,7 +56,8 @@ inline Tensor random_tensor(Shape shape, std::uint64_t stream, float scale = 1.0
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 using Doubles = std::vector<double>;

@@ -21,7 +21,6 @@ inline void pack(const float* source, std::int64_t source_ld, std::int64_t rows,
 #if TESSERA_NATIVE_BYTES >= 32
 constexpr int kSquare = 8;
 using Row = float __attribute__((vector_size(32)));
-using Pick = std::int32_t __attribute__((vector_size(32)));
 
 TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, float* to, std::int64_t to_ld) {
   Row in[8];
@@ -32,20 +31,20 @@ TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, fl
     // Interleave neighbours, then pairs of them, then exchange halves.
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
-    pairs[i] = __builtin_shuffle(in[i], in[i + 1], Pick{0, 8, 1, 9, 4, 12, 5, 13});
-    pairs[i + 1] = __builtin_shuffle(in[i], in[i + 1], Pick{2, 10, 3, 11, 6, 14, 7, 15});
+    pairs[i] = __builtin_shufflevector(in[i], in[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = __builtin_shufflevector(in[i], in[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
   }
 #pragma GCC unroll 2
   for (int i = 0; i < 8; i += 4) {
-    fours[i] = __builtin_shuffle(pairs[i], pairs[i + 2], Pick{0, 1, 8, 9, 4, 5, 12, 13});
-    fours[i + 1] = __builtin_shuffle(pairs[i], pairs[i + 2], Pick{2, 3, 10, 11, 6, 7, 14, 15});
-    fours[i + 2] = __builtin_shuffle(pairs[i + 1], pairs[i + 3], Pick{0, 1, 8, 9, 4, 5, 12, 13});
-    fours[i + 3] = __builtin_shuffle(pairs[i + 1], pairs[i + 3], Pick{2, 3, 10, 11, 6, 7, 14, 15});
+    fours[i] = __builtin_shufflevector(pairs[i], pairs[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    fours[i + 1] = __builtin_shufflevector(pairs[i], pairs[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    fours[i + 2] = __builtin_shufflevector(pairs[i + 1], pairs[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+    fours[i + 3] = __builtin_shufflevector(pairs[i + 1], pairs[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const Row low = __builtin_shuffle(fours[i], fours[i + 4], Pick{0, 1, 2, 3, 8, 9, 10, 11});
-    const Row high = __builtin_shuffle(fours[i], fours[i + 4], Pick{4, 5, 6, 7, 12, 13, 14, 15});
+    const Row low = __builtin_shufflevector(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    const Row high = __builtin_shufflevector(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     __builtin_memcpy(to + i * to_ld, &low, sizeof(Row));
     __builtin_memcpy(to + (i + 4) * to_ld, &high, sizeof(Row));
   }
@@ -53,19 +52,18 @@ TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, fl
 #else
 constexpr int kSquare = 4;
 using Row = float __attribute__((vector_size(16)));
-using Pick = std::int32_t __attribute__((vector_size(16)));
 
 TESSERA_INLINE void transpose_square(const float* from, std::int64_t from_ld, float* to, std::int64_t to_ld) {
   Row in[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) __builtin_memcpy(&in[i], from + i * from_ld, sizeof(Row));
-  const Row low01 = __builtin_shuffle(in[0], in[1], Pick{0, 4, 1, 5});
-  const Row high01 = __builtin_shuffle(in[0], in[1], Pick{2, 6, 3, 7});
-  const Row low23 = __builtin_shuffle(in[2], in[3], Pick{0, 4, 1, 5});
-  const Row high23 = __builtin_shuffle(in[2], in[3], Pick{2, 6, 3, 7});
+  const Row low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+  const Row high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+  const Row low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Row high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
   const Row out[4] = {
-      __builtin_shuffle(low01, low23, Pick{0, 1, 4, 5}), __builtin_shuffle(low01, low23, Pick{2, 3, 6, 7}),
-      __builtin_shuffle(high01, high23, Pick{0, 1, 4, 5}), __builtin_shuffle(high01, high23, Pick{2, 3, 6, 7})};
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * to_ld, &out[i], sizeof(Row));
 }

@@ -24,6 +24,7 @@ constexpr int kParts = kLanes / kNativeLanes;
 
 using Native = float __attribute__((vector_size(TESSERA_NATIVE_BYTES)));
 using NativeInt = std::int32_t __attribute__((vector_size(TESSERA_NATIVE_BYTES)));
+using NativeBits = std::uint32_t __attribute__((vector_size(TESSERA_NATIVE_BYTES)));
 
 struct Vec {
   Native part[kParts];

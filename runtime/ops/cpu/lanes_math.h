@@ -26,8 +26,8 @@ TESSERA_INLINE Vec exp_nonpositive(Vec x) {
   const Vec mantissa = 1.0F + (r + (r * r) * p);
   // The low bits of `shifted` are n: moved to the exponent field they multiply by 2^n.
   const Vec scaled = for_parts<Vec>([&](int i) {
-    const NativeInt integer = (NativeInt)shifted.part[i] - 0x4B400000;
-    const NativeInt exponent = (integer + 127) << 23;
+    const NativeBits integer = (NativeBits)shifted.part[i] - 0x4B400000U;
+    const NativeBits exponent = (integer + 127U) << 23;
     return mantissa.part[i] * (Native)exponent;
   });
   return select(less(x, broadcast(kLowest)), broadcast(0.0F), scaled);
