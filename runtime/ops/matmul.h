@@ -35,7 +35,7 @@ struct LinearBackwardWeight {
 void linear_backward_weight(StreamView stream, const LinearBackwardWeight& args);
 
 // The most bytes of scratch any of the three takes from the allocator (kWorkspace) for these extents: packed operands,
-// at most 24 MiB.
+// at most 13 MiB.
 std::int64_t linear_workspace_bytes(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs);
 
 // The bytes of scratch of each, exactly; bias: with the sums for dbias.

@@ -12,9 +12,11 @@
 namespace tessera::ops::cpu {
 namespace {
 
-// Panels are made for at most this much of a product at a time: about 12 MiB per operand.
+// Panels are made for at most this much of a product at a time, 6 MiB per operand: small enough to be still in a cache when they
+// are read.
 constexpr std::int64_t kBlockExtent = 3072;
-constexpr std::int64_t kBlockElements = kBlockExtent * 1024;
+constexpr std::int64_t kBlockDepth = 512;
+static_assert(kBlockExtent % kTileExtent == 0 && kBlockDepth % kTileDepth == 0);
 
 // Below this many multiply-adds a product runs on the calling thread: waking a pool costs more.
 constexpr std::int64_t kSerialWork = 1 << 19;
@@ -41,8 +43,7 @@ Block largest_block(const Product& product) {
   Block block;
   block.a = {.of_b = false, .quantum = row_quantum(), .extent = std::min(product.m, kBlockExtent)};
   block.b = {.of_b = true, .quantum = kColumnQuantum, .extent = std::min(product.n, kBlockExtent)};
-  const std::int64_t wider = round_up(std::max(block.a.extent, block.b.extent), kTileExtent);
-  block.a.depth = std::min(product.k, kBlockElements / wider / kTileDepth * kTileDepth);
+  block.a.depth = std::min(product.k, kBlockDepth);
   block.b.depth = block.a.depth;
   return block;
 }
@@ -145,20 +146,21 @@ void multiply(StreamView stream, const Product& product) {
   block.b.data = b_panels.as<float>();
   Runner runner(device.pool(), product);
 
-  // Terms of the sum outermost: every element adds them in order. A's panels serve all columns, B's all rows where one block
-  // holds all columns.
-  const bool one_column_block = product.n <= largest.b.extent;
-  for (std::int64_t depth = 0; depth < product.k; depth += largest.a.depth) {
-    block.first_depth = depth;
-    block.a.depth = std::min(largest.a.depth, product.k - depth);
-    block.b.depth = block.a.depth;
-    for (std::int64_t row = 0; row < product.m; row += largest.a.extent) {
-      block.first_row = row;
-      block.a.extent = std::min(largest.a.extent, product.m - row);
-      for (std::int64_t column = 0; column < product.n; column += largest.b.extent) {
-        block.first_column = column;
-        block.b.extent = std::min(largest.b.extent, product.n - column);
-        runner.fill(block, column == 0, row == 0 || !one_column_block);
+  // Every element adds its terms in order, and its block stays in a cache meanwhile. Where one block holds all terms, A's panels
+  // serve all columns; B's panels serve all rows where it holds all columns as well.
+  const bool one_depth = product.k <= largest.a.depth;
+  const bool one_column = product.n <= largest.b.extent;
+  for (std::int64_t row = 0; row < product.m; row += largest.a.extent) {
+    block.first_row = row;
+    block.a.extent = std::min(largest.a.extent, product.m - row);
+    for (std::int64_t column = 0; column < product.n; column += largest.b.extent) {
+      block.first_column = column;
+      block.b.extent = std::min(largest.b.extent, product.n - column);
+      for (std::int64_t depth = 0; depth < product.k; depth += largest.a.depth) {
+        block.first_depth = depth;
+        block.a.depth = std::min(largest.a.depth, product.k - depth);
+        block.b.depth = block.a.depth;
+        runner.fill(block, column == 0 || !one_depth, row == 0 || !one_depth || !one_column);
         runner.multiply(block);
       }
     }
