@@ -82,7 +82,7 @@ MpiSession::MpiSession() : state_(std::make_unique<State>()), host_(host_name())
     if (rank_ != 0) log::set_terminal(false);
     MPI_Finalize();
     throw DeviceError(fmt::format("mpi: {} gives thread level {}, and MPI_THREAD_MULTIPLE ({}) is needed",
-                                  mpi_library(), provided, MPI_THREAD_MULTIPLE),
+                                  mpi_library(), provided, int{MPI_THREAD_MULTIPLE}),
                       "an MPI library built with thread support");
   }
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->world);

@@ -1,6 +1,7 @@
 // `tessera bench train`: a training job's speed against the best matrix product of the same run, and its memory against the sum of its parts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tessera {

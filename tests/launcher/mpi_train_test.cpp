@@ -97,7 +97,7 @@ TEST_F(MpiTrain, WritesFilesThatParseCompletelyThroughFiveHundredSteps) {  // F8
     EXPECT_EQ(object.at("step").get<std::int64_t>(), ++steps);
   }
   EXPECT_EQ(steps, 500);
-  EXPECT_NO_THROW(nlohmann::json::parse(contents("out/plan.json")));
+  EXPECT_TRUE(nlohmann::json::accept(contents("out/plan.json")));
   EXPECT_EQ(run(kTessera + "config check out/config.yaml").exit_code, 0);
   std::istringstream lines(result.out);
   std::int64_t printed = 0;
