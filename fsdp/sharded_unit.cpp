@@ -126,6 +126,8 @@ void ShardedUnit::reduce(Communicator& group, StreamView compute, StreamView red
 void ShardedUnit::wait_reduce(StreamView compute) {
   gradient_state_ = next(gradient_state_, GradientEvent::kWaitReduce, name());
   reduce_work_.wait(compute);
+  if (gradient_shard_) gradient_shard_.record_use(compute);
+  if (lookup_shard_) lookup_shard_.record_use(compute);
   Partial partial = std::move(partials_.front());
   partials_.clear();
   if (layout_.num_shards == 1) {

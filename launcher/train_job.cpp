@@ -71,11 +71,12 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
   JobConfig config;
   ResolvedBatch batch;
   Host here;
+  std::string described;
   session.agree([&] {
     config = load_config(options.config, options.overrides);
     batch = resolve(config, session.size());
-    if (config.mesh.topology != "live") load_topology(config.mesh.topology);
     here = {load_topology("live"), current_cpuset()};
+    described = (config.mesh.topology == "live" ? here.machine : load_topology(config.mesh.topology)).str();
   });
   const MeshShape mesh{static_cast<int>(batch.dp), static_cast<int>(batch.pp), static_cast<int>(batch.tp)};
   const PlacementChoice choice = choose_placement(config.mesh, mesh);
@@ -105,6 +106,7 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
       .host = session.host(),
       .run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory,
       .device_summary = fmt::format("cpu, {}", binding_summary(binding.all)),
+      .topology_summary = described,
       .num_threads = binding.mine.num_threads,
       .factory = *factory,
       .device = *device,

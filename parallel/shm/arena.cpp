@@ -46,7 +46,12 @@ std::size_t wanted_bytes(int num_ranks) {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     bytes = std::min<std::size_t>(bytes, limit.rlim_cur / 2 / static_cast<std::size_t>(num_ranks));
   }
-  return std::max(bytes / kGranule * kGranule, kControlBytes + kGiB);
+  bytes = bytes / kGranule * kGranule;
+  if (bytes < kControlBytes + kGiB) {
+    throw DeviceError(fmt::format("shm: the limits on file size and address space leave {} bytes for shared memory, {} are needed", bytes, kControlBytes + kGiB),
+                      "ulimit -f and ulimit -v must be larger, or set collectives.backend: mpi");
+  }
+  return bytes;
 }
 
 [[noreturn]] void refuse_mapping(std::size_t bytes) {

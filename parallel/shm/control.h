@@ -55,6 +55,8 @@ struct BlockHead {
   alignas(kCacheLine) std::uint64_t operands[2][kMaxOperands];
   alignas(kCacheLine) std::byte eager[2][kEagerBytes];
   alignas(kCacheLine) std::byte staging[2][kStagingBytes];
+  // Of sends alone: a collective ends before its last pieces are read by all, and a send waits for its receiver only.
+  alignas(kCacheLine) std::byte send_staging[2][kStagingBytes];
 };
 
 // A block and the mailboxes and receipts behind it, as this process maps it.

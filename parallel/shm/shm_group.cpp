@@ -180,7 +180,7 @@ class ShmCommunicator final : public Communicator {
       do {
         const std::uint64_t n = std::min(limit, options.count - begin);
         if (sent >= 2) await_one(options.peer, receipt.taken, sent - 1);  // the half to be written is free again
-        std::byte* piece = own().staging[sent % 2];
+        std::byte* piece = own().send_staging[sent % 2];
         copy_bytes(piece, data + begin * element, n * element);
         box.offset[sent % 2] = blocks_[static_cast<std::size_t>(rank())].offset_of(piece);
         box.direct[sent % 2] = 0;

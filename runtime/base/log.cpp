@@ -125,14 +125,26 @@ void error(std::string_view text) {
   message(spdlog::level::err, text);
 }
 
+namespace {
+
+// A log that cannot be written must not replace the error it is about.
+void flush_file() noexcept {
+  try {
+    if (global().file) global().file->flush();
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
 void flush() {
   const std::lock_guard lock(global().mutex);
-  if (global().file) global().file->flush();
+  flush_file();
 }
 
 void close() {
   const std::lock_guard lock(global().mutex);
-  if (global().file) global().file->flush();
+  flush_file();
   global().file.reset();
 }
 

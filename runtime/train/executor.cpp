@@ -200,7 +200,7 @@ void Executor::update(Run& run) {
   if (!run.finite) return;
   double scale = 1.0;
   if (options_.clip_norm > 0 && run.outcome.grad_norm > options_.clip_norm) scale = options_.clip_norm / run.outcome.grad_norm;
-  optimizer_->step(run.input.step, run.input.learning_rate, static_cast<float>(scale), streams_.compute);
+  optimizer_->step(run.input.step, run.input.learning_rate, run.input.schedule_factor, static_cast<float>(scale), streams_.compute);
   run.outcome.updated = true;
 }
 

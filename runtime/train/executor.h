@@ -24,6 +24,7 @@ struct StepInput {
   const StepBatch* batch = nullptr;
   bool stop_requested = false;           // this rank was asked to stop
   double learning_rate = 0.0;            // of kUpdate
+  double schedule_factor = 1.0;          // … and what the schedule makes of a rate of 1
   std::int64_t logits_row = 0;           // of kLogits
 };
 

@@ -50,20 +50,19 @@ AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& mode
     }
   }
   for (const ParameterSpec& spec : model.model().parameters) {
-    Hyper hyper{.rate_factor = 1.0, .weight_decay = spec.decay ? config.weight_decay : 0.0};
+    Hyper hyper{.weight_decay = spec.decay ? config.weight_decay : 0.0};
     for (std::size_t g = 0; g < patterns.size(); ++g) {
       if (!std::regex_search(spec.name, patterns[g])) continue;
       used[g] = true;
       const OptimizerGroup& group = config.groups[g];
-      if (group.learning_rate) hyper.rate_factor = *group.learning_rate / config.learning_rate;
-      if (group.weight_decay) hyper.weight_decay = *group.weight_decay;
-      break;
+      hyper.learning_rate = group.learning_rate;
+      hyper.weight_decay = group.weight_decay.value_or(spec.decay ? config.weight_decay : 0.0);
     }
     hyper_.push_back(hyper);
   }
   for (std::size_t g = 0; g < used.size(); ++g) {
     if (!used[g]) {
-      throw ConfigError(fmt::format("optimizer.groups: match '{}' matches no parameter that an earlier group leaves", config.groups[g].match),
+      throw ConfigError(fmt::format("optimizer.groups: match '{}' matches no parameter", config.groups[g].match),
                         "see the parameter names in plan.json or tessera plan --json");
     }
   }
@@ -76,7 +75,7 @@ AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& mode
   }
 }
 
-void AdamWOptimizer::step(std::int64_t update, double rate, float gradient_scale, StreamView compute) {
+void AdamWOptimizer::step(std::int64_t update, double rate, double factor, float gradient_scale, StreamView compute) {
   const double beta1 = config_.betas[0];
   const double beta2 = config_.betas[1];
   const double correction1 = 1.0 - math::pow_int(beta1, static_cast<std::uint64_t>(update));
@@ -86,7 +85,7 @@ void AdamWOptimizer::step(std::int64_t update, double rate, float gradient_scale
     UnitMoments& moments = moments_[static_cast<std::size_t>(u)];
     for (const ShardSlice& slice : unit.slices()) {
       const Hyper& hyper = hyper_[static_cast<std::size_t>(slice.parameter)];
-      const double slice_rate = rate * hyper.rate_factor;
+      const double slice_rate = hyper.learning_rate ? *hyper.learning_rate * factor : rate;
       ops::adamw(compute, {.parameter = part(unit.parameter_shard(), slice),
                            .m = part(moments.m.span<float>(), slice),
                            .v = part(moments.v.span<float>(), slice),

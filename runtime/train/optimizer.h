@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,20 +14,20 @@ namespace tessera {
 
 class AdamWOptimizer {
  public:
-  // Moments start at zero. groups' patterns are matched against parameter names; the first that matches wins. ConfigError for a pattern that
+  // Moments start at zero. groups' patterns are matched against parameter names; the last that matches counts. ConfigError for a pattern that
   // matches no parameter.
   AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator, StreamView compute);
 
-  // Update number `update` (1 …) with the gradients of all units, times gradient_scale (clipping). rate: the scheduled learning rate; a group's
-  // own learning_rate replaces the config's in the same proportion.
-  void step(std::int64_t update, double rate, float gradient_scale, StreamView compute);
+  // Update number `update` (1 …) with the gradients of all units, times gradient_scale (clipping). rate: the scheduled learning rate;
+  // factor: what the schedule makes of a rate of 1, by which a group's own learning_rate is scaled.
+  void step(std::int64_t update, double rate, double factor, float gradient_scale, StreamView compute);
 
   // This rank's part of state_hash: parameters ("name") and moments ("name.m", "name.v").
   std::uint64_t state_hash(StreamView compute) const;
 
  private:
   struct Hyper {
-    double rate_factor = 1.0;
+    std::optional<double> learning_rate;  // a group's own
     double weight_decay = 0.0;
   };
   struct UnitMoments {

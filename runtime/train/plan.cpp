@@ -68,6 +68,8 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   options.forward_prefetch_depth = static_cast<int>(config.fsdp.forward_prefetch_depth);
   options.max_inflight_all_gathers = static_cast<int>(config.fsdp.max_inflight_all_gathers);
   options.reshard_after_forward = config.fsdp.reshard_after_forward != "false";
+  plan.reshard_after_forward = options.reshard_after_forward;
+  plan.max_inflight_all_gathers = options.max_inflight_all_gathers;
   for (const Group& group : canonical_groups(mesh)) {
     if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) options.shard_group = group.name();
   }
@@ -98,19 +100,21 @@ std::int64_t Plan::predicted_bytes() const {
     saved += segment.saved_bytes;
     workspace = std::max({workspace, segment.forward_workspace_bytes, segment.backward_workspace_bytes});
   }
-  std::int64_t shards = 0, full = 0, root = 0, largest = 0;
+  std::int64_t shards = 0, flat = 0, full = 0, root = 0, largest = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const ShardLayout layout = make_shard_layout(model, units[u], mesh.dp);
     const std::int64_t lookup = layout.tied_slot < 0 ? 0 : layout.slots[static_cast<std::size_t>(layout.tied_slot)].size;
     shards += 4 * layout.shard_size;
+    flat += 4 * layout.flat_size();
     full += 4 * (layout.flat_size() + lookup);
     (u == 0 ? root : largest) = std::max(u == 0 ? root : largest, 4 * layout.flat_size());
   }
-  // Full parameters at once: the root, the current unit and the prefetched one.
-  const std::int64_t gathered = mesh.dp > 1 ? root + 2 * largest : 0;
+  // Full parameters at once: the root, the current unit and those in flight; all where none is resharded after forward.
+  const std::int64_t lookups = full - flat;
+  const std::int64_t gathered = mesh.dp == 1 ? 0 : reshard_after_forward ? root + (1 + max_inflight_all_gathers) * largest : flat;
   // One micro-batch: a unit's full gradient goes as soon as it is reduced. More: they wait for the last, one per open node of the lane tree.
   const std::int64_t gradients = batch.micro_batches_per_rank == 1
-                                     ? shards + (mesh.dp > 1 ? root + largest : full - shards)
+                                     ? (mesh.dp > 1 ? shards + root + largest + lookups : full)
                                      : full * (1 + std::bit_width(static_cast<std::uint64_t>(batch.lanes_per_rank)) - 1);
   return 3 * shards + gradients + gathered + saved + workspace;
 }
@@ -129,6 +133,7 @@ std::string Plan::header(const TrainContext& context, const std::string& data_no
   std::string text = fmt::format("tessera  {} | {}, {} layers × {} wide, {} heads, {} tokens of {} | {} parameters\n", c.run.name, norm, c.model.num_layers,
                                  c.model.hidden_size, c.model.num_heads, c.model.seq_len, c.model.vocab_size, format_count(model.num_parameters()));
   text += fmt::format("mesh     {} | {} units, {} | placement canonical\n", mesh.str(), units.size(), c.fsdp.strategy);
+  if (!context.topology_summary.empty()) text += fmt::format("topology {}\n", context.topology_summary);
   text += fmt::format("batch    {} = dp {} × micro {} × accumulate {} | lanes {}", c.batch.global_batch_size, mesh.dp, c.batch.micro_batch_size,
                       batch.micro_batches_per_rank, batch.lanes);
   text += fmt::format(" (dp that fit: {})\n", fmt::join(dp_values_that_fit(c, batch.lanes), ", "));

@@ -20,6 +20,8 @@ struct Plan {
   int logical_rank = 0;
   ModelSpec model;
   std::vector<UnitSpec> units;
+  bool reshard_after_forward = true;
+  std::int64_t max_inflight_all_gathers = 2;
   StepProgram program, evaluation_program;
 
   // Model FLOPs of one step on one rank: 3 × forward (products and attention) × micro-batches.

@@ -16,6 +16,18 @@ namespace fs = std::filesystem;
 
 namespace tessera {
 
+namespace {
+
+// What this program writes into a run directory (docs/run-directory.md).
+bool is_of_a_run(const std::string& name) {
+  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", ".nonce", "config.yaml.tmp", "plan.json.tmp", ".nonce.tmp"}) {
+    if (name == ours) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string RunDirectory::log(int world_rank) const { return fmt::format("{}/logs/rank-{:05}.log", path_, world_rank); }
 std::string RunDirectory::collective_log(int world_rank) const { return fmt::format("{}/collectives/rank-{:05}.log", path_, world_rank); }
 
@@ -24,8 +36,18 @@ int RunDirectory::prepare() const {
     if (fs::exists(path_) && !fs::is_directory(path_)) throw DeviceError(fmt::format("run directory {}: is not a directory", path_));
     fs::create_directories(path_);
     std::vector<fs::path> old;
+    std::string stranger;
     for (const auto& entry : fs::directory_iterator(path_)) {
-      if (entry.path().filename() != "attempts") old.push_back(entry.path());
+      const std::string name = entry.path().filename().string();
+      if (is_of_a_run(name)) {
+        old.push_back(entry.path());
+      } else if (name != "attempts") {
+        stranger = name;
+      }
+    }
+    const bool holds_a_run = fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
+    if (!stranger.empty() && !holds_a_run) {
+      throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger), "choose a directory that is empty or holds a run");
     }
     int attempt = 0;
     if (!old.empty()) {

@@ -17,7 +17,8 @@ class RunDirectory {
   std::string collective_log(int world_rank) const;
 
   // Called by one rank, before any other touches the directory: creates it, and moves what an earlier run left to attempts/K/ (nothing is
-  // overwritten). Returns K, 0 where there was nothing. DeviceError where the directory cannot be made or written.
+  // overwritten, and files that are no run's stay where they are). Returns K, 0 where there was nothing. DeviceError where the directory cannot be
+  // made or written; ConfigError where it holds something but no run: it is somebody else's.
   int prepare() const;
   // Called by every rank after prepare(): the directory must be visible here, and created under the same name by rank 0 (a nonce file is compared).
   void check_visible(std::uint64_t nonce) const;

@@ -46,7 +46,9 @@ class Trainer {
   ExitCode run() {
     connect();
     agreed([&] { open_run_directory(); });
+    same_everywhere(hash_string(to_yaml(config_)), ExitCode::kUsage, "config: ranks were given different jobs; hint: one file and the same --set on every rank");
     agreed([&] { open_data(); });
+    same_everywhere(data_digest_, ExitCode::kData, "data: ranks see different files under data.train or data.validation; hint: one file system, one working directory");
     agreed([&] { build(); });
     announce();
     const ExitCode code = loop();
@@ -75,6 +77,13 @@ class Trainer {
   void agreed(const std::function<void()>& phase) { run_agreed(world(), reduce_.view(), context_.placement, phase); }
   ExecutorStreams streams() const { return {compute_.view(), gather_.view(), reduce_.view()}; }
 
+  // Every rank throws the same error where their values differ.
+  void same_everywhere(std::uint64_t value, ExitCode code, const char* message) {
+    const std::uint64_t smallest = agree_min(value, "same");
+    const std::uint64_t largest = ~agree_min(~value, "same");
+    if (smallest != largest) throw AgreedError(code, 0, message);
+  }
+
   std::uint64_t agree_min(std::uint64_t value, const char* what) {
     world().all_reduce({.data = &value, .count = 1, .dtype = DType::kUInt64, .reduce = ReduceOp::kMin, .tag = {.what = what, .phase = "start"}}, reduce_.view()).synchronize();
     return value;
@@ -82,6 +91,7 @@ class Trainer {
 
   void connect() {
     communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, call_log_);
+    same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal, "groups: ranks have different lists of groups");
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
     const auto isa = static_cast<Isa>(agree_min(static_cast<std::uint64_t>(current_isa()), "instruction set"));
     if (isa != current_isa()) set_isa(isa);
@@ -123,12 +133,14 @@ class Trainer {
                           order.batches_per_epoch(), order.dropped_per_epoch()));
     data_note_ = fmt::format("{} tokens, {} batches per epoch", format_count(dataset.num_tokens()), format_count(order.batches_per_epoch()));
     if (order.dropped_per_epoch() > 0) data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
+    data_digest_ = digest_of(dataset);
     loader_.emplace(std::move(dataset), order, config_.batch, context_.batch, model.seq_len, dp_rank);
     if (!config_.data.validation.empty()) {
       std::vector<DataSource> sources;
       for (const std::string& path : config_.data.validation) sources.push_back({path, 1.0});
       TokenDataset validation(sources, model.seq_len, model.vocab_size);
       if (validation.num_sequences() == 0) throw DataError(fmt::format("data.validation: no file holds seq_len + 1 = {} tokens", model.seq_len + 1));
+      data_digest_ = mix64(data_digest_ ^ digest_of(validation));
       evaluation_.emplace(std::move(validation), config_.batch, context_.batch, model, config_.loss.ignore_index, dp_rank);
     }
     if (config_.run.sample_every > 0) {
@@ -138,6 +150,18 @@ class Trainer {
         throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(), tokenizer_->vocab_size(), model.vocab_size));
       }
     }
+  }
+
+  // Names, sizes and formats of the files, and what the first, the middle and the last window hold.
+  std::uint64_t digest_of(const TokenDataset& dataset) const {
+    std::uint64_t digest = dataset.digest();
+    std::vector<std::int32_t> inputs(static_cast<std::size_t>(config_.model.seq_len)), targets(inputs.size());
+    for (const std::int64_t window : {std::int64_t{0}, dataset.num_sequences() / 2, dataset.num_sequences() - 1}) {
+      if (window < 0 || window >= dataset.num_sequences()) continue;
+      dataset.read(window, inputs, targets);
+      digest = hash_bytes(inputs.data(), inputs.size() * sizeof(std::int32_t), digest);
+    }
+    return digest;
   }
 
   void build() {
@@ -196,9 +220,9 @@ class Trainer {
       context_.device.allocator().reset_peaks();
       const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
-      const double rate = learning_rate(config_.schedule, config_.optimizer.learning_rate, num_steps_, step + 1);
+      const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
       const StepOutcome outcome = executor_->train(
-          plan_.program, {.step = step + 1, .batch = &data, .stop_requested = context_.stop_requested && context_.stop_requested(), .learning_rate = rate});
+          plan_.program, {.step = step + 1, .batch = &data, .stop_requested = context_.stop_requested && context_.stop_requested(), .learning_rate = rate, .schedule_factor = schedule_factor(rate, step + 1)});
       const double ended = monotonic_seconds();
       ++batch;
       if (!outcome.updated) {
@@ -208,18 +232,32 @@ class Trainer {
         ++step;
         skipped_in_a_row = 0;
         report(step, batch, skipped, rate, outcome, ended - started, loaded - started);
-        if (due(config_.run.evaluate_every, step) || (config_.run.evaluate_every > 0 && step == num_steps_)) evaluate(step);
+        if (due(config_.run.evaluate_every, step)) evaluate(step);
         if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
       }
       if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
-      if (outcome.stop) {
+      if (outcome.stop && step < num_steps_) {
         reporter_->print(fmt::format("stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
         last_step_ = step;
         return ExitCode::kStoppedUnsaved;
       }
     }
+    // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
+    if (step > 0) {
+      log_step(config_.run.hash_every > 0);
+      if (config_.run.evaluate_every > 0 && evaluated_step_ != step) evaluate(step);
+    }
     last_step_ = step;
     return ExitCode::kDone;
+  }
+
+  // decay_steps counts from run.steps where that is given, whatever ends the run first.
+  double scheduled(double rate, std::int64_t update) const {
+    return learning_rate(config_.schedule, rate, config_.run.steps.value_or(num_steps_), update);
+  }
+
+  double schedule_factor(double rate, std::int64_t update) const {
+    return config_.optimizer.learning_rate > 0 ? rate / config_.optimizer.learning_rate : scheduled(1.0, update);
   }
 
   static bool due(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
@@ -239,11 +277,8 @@ class Trainer {
   }
 
   void report(std::int64_t step, std::int64_t batch, std::int64_t skipped, double rate, const StepOutcome& outcome, double step_seconds, double data_seconds) {
-    const bool hashed = due(config_.run.hash_every, step) || (config_.run.hash_every > 0 && step == num_steps_);
-    const std::string state = hashed ? hash() : "";
-    if (!first() || !(due(config_.run.log_every, step) || step == num_steps_ || hashed)) return;
     const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_len;
-    reporter_->step({.step = step,
+    unlogged_ = StepMetrics{.step = step,
                      .loss = outcome.loss,
                      .max_loss = outcome.max_loss,
                      .learning_rate = rate,
@@ -257,13 +292,23 @@ class Trainer {
                      .tflops = plan_.step_flops() / step_seconds / 1e12,
                      .memory_allocated_peak = outcome.allocated_peak,
                      .memory_reserved_peak = outcome.reserved_peak,
-                     .skipped_steps = skipped,
-                     .state_hash = state});
+                     .skipped_steps = skipped};
+    const bool hashed = due(config_.run.hash_every, step);
+    if (hashed || due(config_.run.log_every, step)) log_step(hashed);
+  }
+
+  // Writes the newest step unless that was done. Collective where hashed.
+  void log_step(bool hashed) {
+    if (!unlogged_) return;
+    if (hashed) unlogged_->state_hash = hash();
+    reporter_->step(*unlogged_);
+    unlogged_.reset();
   }
 
   // Mean loss over the validation windows; changes no training number.
   void evaluate(std::int64_t step) {
     if (!evaluation_) return;
+    evaluated_step_ = step;
     LossSum total;
     for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
       const StepBatch data = evaluation_->load(b);
@@ -310,7 +355,9 @@ class Trainer {
   std::unique_ptr<Reporter> reporter_;
   NumericsRecord numerics_;
   std::string data_note_;
-  std::int64_t num_steps_ = 0, last_step_ = 0;
+  std::uint64_t data_digest_ = 0;
+  std::optional<StepMetrics> unlogged_;
+  std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
   int attempt_ = 0;
 };
 
@@ -321,11 +368,20 @@ ExitCode run_trainer(const TrainContext& context) {
     trainer.leave();
     return code;
   } catch (const AgreedError&) {
-    trainer.leave();
+    const std::exception_ptr error_before_leaving = std::current_exception();
+    try {
+      trainer.leave();
+    } catch (...) {
+      // Leaving in order failed: the error that all agreed on is still the one to show.
+      if (context.on_fatal) context.on_fatal(error_before_leaving);
+    }
     throw;
   } catch (...) {
     // Peers do not know: nothing may be torn down here, since that would wait for them. What was called is what a reader wants now.
-    trainer.flush_logs();
+    try {
+      trainer.flush_logs();
+    } catch (...) {  // the first error is the one to show
+    }
     if (context.on_fatal) context.on_fatal(std::current_exception());
     throw;
   }

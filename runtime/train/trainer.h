@@ -26,6 +26,7 @@ struct TrainContext {
   std::string host;
   std::string run_directory;     // exists, or can be created by rank 0
   std::string device_summary;    // for the header: "cpu, 2 threads, cpuset 0-1"
+  std::string topology_summary;  // for the header: what mesh.topology describes
   int num_threads = 1;
   CommunicatorFactory& factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
   Device& device;

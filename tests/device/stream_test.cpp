@@ -290,6 +290,8 @@ TEST(CpuDevice, EveryThreadFlushesDenormalsInAndOut) {
   gather.view().enqueue([&] { stream_flushes = flushes(); });
   gather.view().synchronize();
   EXPECT_TRUE(stream_flushes);
+  const Stream compute = device.create_stream("compute", StreamMode::kCompute);
+  EXPECT_TRUE(flushes()) << "the compute stream is the caller's thread";
   // One of the two tasks meets the other, so one of them is on the worker.
   std::atomic<int> arrived{0};
   std::atomic<int> workers_that_flush{0};

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -259,7 +262,7 @@ TEST_F(TrainerTest, TailsOfAnEpochAreDroppedAndLogged) {
   EXPECT_NE(text.find("10 sequences per epoch in 1 batches, the last 4 dropped"), std::string::npos) << text;
 }
 
-TEST_F(TrainerTest, ANonFiniteGradientSkipsTheUpdateOnEveryRankAndNamesTheRank) {
+TEST_F(TrainerTest, ANonFiniteLossStopsEveryRankByOnePolicyAndNamesTheRank) {
   // A learning rate that explodes the weights: after a few updates losses are not finite.
   JobConfig config = test::model_t(6);
   config.optimizer.learning_rate = 1e30;
@@ -272,6 +275,80 @@ TEST_F(TrainerTest, ANonFiniteGradientSkipsTheUpdateOnEveryRankAndNamesTheRank) 
     EXPECT_EQ(error.exit_code, ExitCode::kNonFinite);
     EXPECT_NE(std::string(error.what()).find("not finite on rank"), std::string::npos) << error.what();
   }
+}
+
+// One rank's shard is poisoned for one step: nobody updates, and afterwards the run goes on as if the step had not been.
+TEST_F(TrainerTest, ANonFiniteStepIsSkippedOnEveryRankAndChangesNoState) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  test::run_ranks(config, 2, [&](test::RankParts& parts) {
+    const TokenDataset dataset(config.data.train, 16, 64);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+    const StepBatch batch = loader.load(0);
+    parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
+    const std::uint64_t before = parts.optimizer.state_hash(parts.streams.compute);
+    float& element = parts.model.unit(1).parameter_shard()[0];
+    const float healthy = element;
+    if (parts.rank == 1) element = std::numeric_limits<float>::quiet_NaN();
+    const StepOutcome skipped = parts.executor.train(parts.plan.program, {.step = 2, .batch = &batch, .learning_rate = 1e-3});
+    element = healthy;
+    EXPECT_FALSE(skipped.updated);
+    EXPECT_FALSE(skipped.non_finite_ranks.empty());
+    EXPECT_EQ(parts.optimizer.state_hash(parts.streams.compute), before);
+    EXPECT_TRUE(parts.executor.train(parts.plan.program, {.step = 2, .batch = &batch, .learning_rate = 1e-3}).updated);
+  });
+}
+
+// A group's own rate and decay replace the config's; the last group that matches counts.
+TEST_F(TrainerTest, OptimizerGroupsFreezeByRateAndTheLastMatchCounts) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  config.optimizer.learning_rate = 0.0;  // everything frozen but …
+  config.optimizer.groups = {{.match = "block", .learning_rate = 5.0}, {.match = "block", .learning_rate = 0.0}, {.match = "final_norm", .learning_rate = 1e-3}};
+  test::run_ranks(config, 1, [&](test::RankParts& parts) {
+    const TokenDataset dataset(config.data.train, 16, 64);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, 0);
+    const StepBatch batch = loader.load(0);
+    const auto norm = parts.gather("final_norm.weight"), block = parts.gather("block.0.attention.query.weight"), table = parts.gather("embedding.token.weight");
+    parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 0.0, .schedule_factor = 1.0});
+    EXPECT_EQ(parts.gather("block.0.attention.query.weight"), block);
+    EXPECT_EQ(parts.gather("embedding.token.weight"), table);
+    const std::vector<float> moved = parts.gather("final_norm.weight");
+    for (std::size_t i = 0; i < norm.size(); ++i) EXPECT_NEAR(std::abs(moved[i] - norm[i]), 1e-3, 1e-5);
+  });
+}
+
+TEST_F(TrainerTest, ARunDirectoryOfSomebodyElseIsRefusedAndLeftAlone) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  const std::string path = directory_ / "mine";
+  std::filesystem::create_directory(path);
+  std::ofstream(path + "/thesis.tex") << "years";
+  try {
+    test::run_job(config, 2, 1, path);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("thesis.tex"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(std::filesystem::exists(path + "/thesis.tex"));
+}
+
+// 3 epochs of one batch each with another limit far away: the last step is logged, hashed and evaluated all the same.
+TEST_F(TrainerTest, TheLastStepIsLoggedHashedAndEvaluatedWhateverEndsTheRun) {
+  JobConfig config = test::model_t(1000);
+  config.run.epochs = 3;
+  config.run.log_every = 100;
+  config.run.hash_every = 100;
+  config.run.evaluate_every = 100;
+  config.data.train = {{random_tokens(16 * 8 + 1), 1.0}};
+  config.data.validation = {random_tokens(16 * 3 + 1)};
+  const std::vector<json> events = run(config, 2);
+  ASSERT_EQ(events.size(), 4U);  // start, validation before step 1, step 3, validation after it
+  EXPECT_EQ(events[2]["step"], 3);
+  EXPECT_TRUE(events[2].contains("state_hash"));
+  EXPECT_EQ(events[3]["kind"], "validation");
+  EXPECT_EQ(events[3]["step"], 3);
 }
 
 TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {

@@ -1,6 +1,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/float_environment.h"
 #include "runtime/device/cpu/inline_stream.h"
 #include "runtime/device/cpu/mmap_resource.h"
 #include "runtime/device/cpu/queue_stream.h"
@@ -22,7 +23,10 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options) : state_(std::make_unique<
 CpuDevice::~CpuDevice() = default;
 
 Stream CpuDevice::create_stream(std::string name, StreamMode mode) {
-  if (mode == StreamMode::kCompute) return Stream(std::make_unique<InlineStream>(*this, std::move(name)));
+  if (mode == StreamMode::kCompute) {
+    set_float_environment();  // the compute stream is the calling thread
+    return Stream(std::make_unique<InlineStream>(*this, std::move(name)));
+  }
   std::function<void()> on_start;
   if (state_->on_thread_start) on_start = [start = state_->on_thread_start] { start(-1); };
   return Stream(std::make_unique<QueueStream>(*this, std::move(name), std::move(on_start)));

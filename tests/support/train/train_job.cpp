@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "parallel/threads/threads_communicator.h"
-#include "runtime/base/float_environment.h"
 #include "runtime/base/rng.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/train/token_data.h"
@@ -78,7 +77,6 @@ void on_threads(int world, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      set_float_environment();
       try {
         body(rank);
       } catch (...) {
