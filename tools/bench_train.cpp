@@ -19,6 +19,7 @@
 #include "runtime/base/float_environment.h"
 #include "runtime/base/rng.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "runtime/ops/cross_entropy.h"
 #include "runtime/ops/matmul.h"
 #include "runtime/ops/matmul_bench.h"
 #include "runtime/train/plan.h"
@@ -224,7 +225,7 @@ int run_bench_gemm(const BenchGemmOptions& options) {
   std::vector<Figure> figures;
   for (const Product& p : kProducts) {
     // The head runs in chunks of rows, as in training.
-    const std::int64_t rows = p.out > 4096 ? 256 : kTokens;
+    const std::int64_t rows = p.out > 4096 ? ops::kHeadChunkRows : kTokens;
     const std::vector<float> x = random_values(rows * p.in, 1);
     const std::vector<float> w = random_values(p.out * p.in, 2);
     const std::vector<float> dy = random_values(rows * p.out, 3);

@@ -45,7 +45,7 @@ CASES = [
      dict(label_smoothing=0.1, z_loss=0.01)),
     ("geglu_rope_biases", dict(SMALL, activation="geglu", positions="rope", num_heads=6, num_kv_heads=3, head_dim=6), 3, {}),
     # More rows than one chunk of the head, more positions than one block of attention.
-    ("long", dict(num_layers=1, num_heads=2, num_kv_heads=1, hidden_size=16, head_dim=8, intermediate_size=24, seq_len=150,
+    ("long", dict(num_layers=1, num_heads=2, num_kv_heads=1, hidden_size=16, head_dim=8, intermediate_size=24, seq_len=270,
                   norm="rmsnorm", activation="swiglu", positions="rope", bias=False), 2, {}),
 ]
 

@@ -36,7 +36,7 @@ struct HeadLoss {
   bool with_gradient = true;
   bool accumulate_weight = false;
 };
-inline constexpr std::int64_t kHeadChunkRows = 256;
+inline constexpr std::int64_t kHeadChunkRows = 512;
 void head_loss(StreamView stream, const HeadLoss& args);
 // Bytes of logits scratch head_loss takes from the allocator (kWorkspace).
 std::int64_t head_loss_workspace_bytes(std::int64_t rows, std::int64_t vocabulary);

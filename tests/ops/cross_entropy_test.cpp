@@ -152,7 +152,7 @@ TEST(CrossEntropy, TargetsOutsideTheVocabularyAreRefused) {
 // What head_loss must equal: the product, its cross-entropy, and the two products back, in double.
 TEST(HeadLoss, ChunksGiveTheLossAndGradientsOfTheWhole) {
   const Cpu cpu;
-  for (const std::int64_t rows : {1, 17, 300}) {  // 300: one chunk of rows and a part
+  for (const std::int64_t rows : {1, 17, 600}) {  // 600: one chunk of rows and a part
     constexpr std::int64_t kFeatures = 19;
     constexpr std::int64_t kVocabulary = 67;
     const Tensor x = random_tensor({rows, kFeatures}, 3);

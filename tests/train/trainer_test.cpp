@@ -351,6 +351,24 @@ TEST_F(TrainerTest, TheLastStepIsLoggedHashedAndEvaluatedWhateverEndsTheRun) {
   EXPECT_EQ(events[3]["step"], 3);
 }
 
+TEST_F(TrainerTest, SamplingAndEvaluationLeaveTheTrainingNumbersAlone) {
+  JobConfig config = test::model_t(12);
+  config.model.vocab_size = 256;
+  config.model.seq_len = 24;
+  config.data.train = {{random_tokens(4001, 256), 1.0}};
+  const std::vector<json> plain = run(config, 2);
+  config.data.tokenizer = "bytes";
+  config.data.validation = {random_tokens(24 * 11 + 1, 256)};
+  config.run.sample_every = 4;
+  config.run.evaluate_every = 3;
+  std::vector<json> steps;
+  for (const json& event : run(config, 2)) {
+    if (event.value("kind", "step") == "step") steps.push_back(event);
+  }
+  ASSERT_EQ(steps.size(), 12U);
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["state_hash"], plain[i + 1]["state_hash"]) << i;
+}
+
 TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
