@@ -234,7 +234,7 @@ TEST(HeadLoss, BitsDoNotDependOnThreads) {
 }
 
 TEST(HeadLoss, LogitsExistForOneChunkOfRowsAtATime) {
-  EXPECT_EQ(head_loss_workspace_bytes(1024, 50304), 256 * 50304 * 4);
+  EXPECT_EQ(head_loss_workspace_bytes(1024, 50304), 512 * 50304 * 4);
   EXPECT_EQ(head_loss_workspace_bytes(10, 64), 10 * 64 * 4);
 }
 
