@@ -121,7 +121,17 @@ void Reporter::validation(std::int64_t step, double loss) {
 
 void Reporter::print(const std::string& text) {
   if (metrics_ == nullptr || progress_ == ProgressMode::kQuiet) return;
-  std::fputs(((bar_open_ ? "\n" : "") + text + "\n").c_str(), stdout);
+  std::string shown = bar_open_ ? "\n" : "";
+  for (const char c : text) {  // a sample may hold any byte: none of them commands the terminal
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  shown += '\n';
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   bar_open_ = false;
   std::fflush(stdout);
 }

@@ -45,11 +45,13 @@ class Trainer {
 
   ExitCode run() {
     connect();
-    agreed([&] { open_run_directory(); });
     same_everywhere(hash_string(to_yaml(config_)), ExitCode::kUsage, "config: ranks were given different jobs; hint: one file and the same --set on every rank");
     agreed([&] { open_data(); });
     same_everywhere(data_digest_, ExitCode::kData, "data: ranks see different files under data.train or data.validation; hint: one file system, one working directory");
     agreed([&] { build(); });
+    // Only a job that can start touches what an earlier run left.
+    agreed([&] { open_run_directory(); });
+    agreed([&] { open_reports(); });
     announce();
     const ExitCode code = loop();
     finish_samples(code);
@@ -121,16 +123,23 @@ class Trainer {
 
   int logical_of_first() const { return context_.placement.logical_of_world.front(); }
 
+  void open_reports() {
+    reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
+    if (!first()) return;
+    directory_.remove_nonce();
+    write_file(directory_.config(), to_yaml(config_));
+    write_file(directory_.plan(), plan_.json(numerics_));
+  }
+
   void open_data() {
-    if (first()) directory_.remove_nonce();
     const ModelConfig& model = config_.model;
     const int dp_rank = coordinates_of(context_.mesh, logical_rank_).dp;
     TokenDataset dataset(config_.data.train, model.seq_len, model.vocab_size);
     const SequenceOrder order(dataset.num_sequences(), config_.batch.global_batch_size, config_.run.seed, config_.data.shuffle);
     num_steps_ = config_.run.steps.value_or(std::numeric_limits<std::int64_t>::max());
     if (config_.run.epochs) num_steps_ = std::min(num_steps_, *config_.run.epochs * order.batches_per_epoch());
-    log::info(fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(), dataset.num_sequences(),
-                          order.batches_per_epoch(), order.dropped_per_epoch()));
+    data_log_ = fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(), dataset.num_sequences(),
+                          order.batches_per_epoch(), order.dropped_per_epoch());
     data_note_ = fmt::format("{} tokens, {} batches per epoch", format_count(dataset.num_tokens()), format_count(order.batches_per_epoch()));
     if (order.dropped_per_epoch() > 0) data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
     data_digest_ = digest_of(dataset);
@@ -182,11 +191,6 @@ class Trainer {
     executor_ = std::make_unique<Executor>(*model_, optimizer_.get(), *runner_, *communicators_, context_.device, streams(),
                                            Executor::Options{.ignore_index = config_.loss.ignore_index, .clip_norm = config_.optimizer.clip_norm});
     numerics_ = make_numerics_record(config_, context_.batch, compute);
-    reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
-    if (first()) {
-      write_file(directory_.config(), to_yaml(config_));
-      write_file(directory_.plan(), plan_.json(numerics_));
-    }
   }
 
   // The header, once everything is known and before anything is trained.
@@ -199,6 +203,7 @@ class Trainer {
     if (smallest != largest) {
       log::warn("numerics: ranks differ in instruction set, library or kernel results; the promise of equal bits is off for this run");
     }
+    log::info(data_log_);
     log::info("numerics: " + numerics_.json());
     reporter_->start(0, hash());
   }
@@ -354,7 +359,7 @@ class Trainer {
   std::optional<Sampler> sampler_;
   std::unique_ptr<Reporter> reporter_;
   NumericsRecord numerics_;
-  std::string data_note_;
+  std::string data_note_, data_log_;
   std::uint64_t data_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
