@@ -45,10 +45,12 @@ std::byte* MemoryPool::take(std::size_t bytes, StreamView stream) {
   const auto fit = free_.lower_bound({bytes, nullptr});
   if (fit != free_.end()) {
     block = blocks_.find(fit->second);
+    require(block != blocks_.end() && block->second.bytes == fit->first, "every free block is a block");
     free_.erase(fit);
   } else {
     for (const std::byte* candidate : pending_) {
       const auto found = blocks_.find(const_cast<std::byte*>(candidate));
+      require(found != blocks_.end(), "every pending block is a block");
       const bool usable =
           found->second.stream == stream.impl() && found->second.bytes >= bytes && passed(Event(), found->second.uses);
       if (usable && (block == blocks_.end() || found->second.bytes < block->second.bytes)) block = found;
@@ -110,7 +112,9 @@ void MemoryPool::add_range(std::byte* data, std::size_t bytes, std::byte* segmen
   Block block;
   block.bytes = bytes;
   block.segment = segment;
-  make_free(blocks_.emplace(data, std::move(block)).first);
+  const auto [added, fresh] = blocks_.emplace(data, std::move(block));
+  require(fresh, "the resource hands out memory once");
+  make_free(added);
 }
 
 bool MemoryPool::can_merge(const Blocks::iterator& left, const Blocks::iterator& right) const {
@@ -158,6 +162,7 @@ void MemoryPool::collect(bool wait) {
   std::size_t kept = 0;
   for (std::byte* const data : pending_) {
     const auto found = blocks_.find(data);
+    require(found != blocks_.end(), "every pending block is a block");
     Block& block = found->second;
     if (wait) {
       wait_for(block.own);
@@ -181,7 +186,9 @@ std::size_t MemoryPool::release_free(std::size_t wanted) {
     if (candidate == free_.begin()) break;
     --candidate;
     below = *candidate;
-    released += release_block(blocks_.find(candidate->second), wanted - released);
+    const auto block = blocks_.find(candidate->second);
+    require(block != blocks_.end(), "every free block is a block");
+    released += release_block(block, wanted - released);
   }
   return released;
 }
