@@ -108,7 +108,7 @@ std::vector<KeyRow> model_rows() {
       {.path = "model.norm_eps",
        .kind = KeyKind::kNumber,
        .field = TESSERA_JOB(model.norm_eps),
-       .range = {0, 1, true},
+       .range = {1e-37, 1},
        .meaning = "Added to the variance or mean square before the root.",
        .foreign = {{"layer_norm_epsilon", "Hugging Face"},
                    {"rms_norm_eps", "Hugging Face"},

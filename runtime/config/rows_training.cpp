@@ -38,7 +38,7 @@ std::vector<KeyRow> optimizer_rows() {
       {.path = "optimizer.eps",
        .kind = KeyKind::kNumber,
        .field = TESSERA_JOB(optimizer.eps),
-       .range = {0, 1, true},
+       .range = {1e-37, 1},
        .meaning = "Added to the root of the second moment.",
        .foreign = {{"adam_eps", "Megatron"}, {"adam_epsilon", "Hugging Face"}}},
       {.path = "optimizer.momentum",

@@ -50,6 +50,10 @@ void refuse_foreign(const std::string& path) {
     throw DataError(fmt::format("{}: is a directory; {}", path, kExpected),
                     fmt::format("'{}/*.txt' names its files", path));
   }
+  // A pipe cannot be looked at first and read afterwards.
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw DataError(fmt::format("{}: is not a regular file", path), "write the text to a file first");
+  }
   const std::string head = first_bytes(path);
   if (is_gzip(head)) return;
   if (head.starts_with("\x88\xd8\x34\x01") || head.starts_with("\xa1\xd9\x34\x01")) {
