@@ -60,7 +60,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // From now on, blocks of this category come from `resource`, which must outlive the allocator (or reset_resource).
+  // From now on, blocks of this category come from `resource`, which must outlive the category's blocks and their segments (trim()).
   // Only while no block of the category is live.
   void set_resource(MemoryCategory category, MemoryResource& resource);
   // Refuses (DeviceError, naming category, bytes asked, bytes live and the limit) what would bring reserved above it.

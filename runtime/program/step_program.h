@@ -17,7 +17,7 @@ enum class StreamId : std::uint8_t { kCompute, kGather, kReduce, kPipe };
 std::string_view name_of(StreamId stream);
 
 enum class OpCode : std::uint8_t {
-  kAgreeTokens,   // all_reduce: valid targets of the step (and whether every rank has its data)
+  kAgreeTokens,   // all_reduce: valid targets of the step
   kUnshard,       // allocate the unit's full parameter, all_gather into it
   kWaitUnshard,   // compute may read the full parameter
   kReshard,       // drop the full parameter

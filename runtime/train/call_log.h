@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// The file collectives/rank-RRRRR.log of one rank, shared by the observers of its communicators. Lines are flushed once a step.
+// The file collectives/rank-RRRRR.log of one rank, shared by the observers of its communicators. Lines are flushed with the log interval (run.log_every), at the end, and when a run fails.
 class CallLog {
  public:
   CallLog() = default;
