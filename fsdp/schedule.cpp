@@ -11,8 +11,8 @@ namespace {
 // A maximal run of segments of one unit: what is between two changes of unit in a pass over the model.
 struct Visit {
   int unit = 0;
-  bool backward = false;         // the head's visit counts as backward: the gradient starts there
-  std::vector<int> segments;     // in the order they run
+  bool backward = false;      // the head's visit counts as backward: the gradient starts there
+  std::vector<int> segments;  // in the order they run
 };
 
 // Appends instructions and keeps track of what is full, in flight and pending.
@@ -30,7 +30,8 @@ class Builder {
   }
 
   StepProgram training() {
-    agree_tokens_ = add({.op = OpCode::kAgreeTokens, .stream = StreamId::kGather, .group = "world", .phase = "forward"});
+    agree_tokens_ =
+        add({.op = OpCode::kAgreeTokens, .stream = StreamId::kGather, .group = "world", .phase = "forward"});
     const std::vector<Visit> visits = training_visits();
     for (int micro = 0; micro < options_.num_micro_batches; ++micro) {
       for (std::size_t v = 0; v < visits.size(); ++v) train_visit(visits, v, micro);
@@ -91,8 +92,11 @@ class Builder {
   }
 
   void unshard(int unit, const char* phase) {
-    gathering_[static_cast<std::size_t>(unit)] =
-        1 + add({.op = OpCode::kUnshard, .stream = StreamId::kGather, .unit = unit, .group = options_.shard_group, .phase = phase});
+    gathering_[static_cast<std::size_t>(unit)] = 1 + add({.op = OpCode::kUnshard,
+                                                          .stream = StreamId::kGather,
+                                                          .unit = unit,
+                                                          .group = options_.shard_group,
+                                                          .phase = phase});
     ++inflight_;
   }
 
@@ -113,7 +117,8 @@ class Builder {
   }
 
   void prefetch_forward(const std::vector<Visit>& visits, std::size_t v, const char* phase) {
-    for (std::size_t ahead = 1; ahead <= static_cast<std::size_t>(options_.forward_prefetch_depth) && v + ahead < visits.size(); ++ahead) {
+    for (std::size_t ahead = 1;
+         ahead <= static_cast<std::size_t>(options_.forward_prefetch_depth) && v + ahead < visits.size(); ++ahead) {
       if (visits[v + ahead].backward) return;
       if (may_prefetch(visits[v + ahead].unit)) unshard(visits[v + ahead].unit, phase);
     }
@@ -135,25 +140,34 @@ class Builder {
     acquire(visit.unit, phase);
     if (!visit.backward) prefetch_forward(visits, v, phase);
     if (visit.backward && options_.backward_prefetch == BackwardPrefetch::kPre) prefetch_backward(visits, v);
-    const bool first_backward = visit.backward && !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v), [&](const Visit& earlier) {
-      return earlier.unit == visit.unit && earlier.backward;
-    });
-    if (first_backward && !accumulate) add({.op = OpCode::kOpenGradient, .unit = visit.unit, .micro_batch = micro, .phase = phase});
+    const bool first_backward =
+        visit.backward &&
+        !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v),
+                     [&](const Visit& earlier) { return earlier.unit == visit.unit && earlier.backward; });
+    if (first_backward && !accumulate)
+      add({.op = OpCode::kOpenGradient, .unit = visit.unit, .micro_batch = micro, .phase = phase});
     int last = -1;
     for (const int s : visit.segments) {
       if (!visit.backward) {
         last = add({.op = OpCode::kForward, .segment = s, .micro_batch = micro, .phase = phase});
       } else if (s + 1 == num_segments()) {
-        last = add({.op = OpCode::kHeadLoss, .segment = s, .micro_batch = micro, .accumulate = accumulate, .phase = phase, .waits = {agree_tokens_}});
+        last = add({.op = OpCode::kHeadLoss,
+                    .segment = s,
+                    .micro_batch = micro,
+                    .accumulate = accumulate,
+                    .phase = phase,
+                    .waits = {agree_tokens_}});
       } else {
-        last = add({.op = OpCode::kBackward, .segment = s, .micro_batch = micro, .accumulate = accumulate, .phase = phase});
+        last = add(
+            {.op = OpCode::kBackward, .segment = s, .micro_batch = micro, .accumulate = accumulate, .phase = phase});
       }
     }
     if (visit.backward && options_.backward_prefetch == BackwardPrefetch::kPost) prefetch_backward(visits, v);
     if (!visit.backward) {
-      const bool forward_again = v + 1 < visits.size() && std::any_of(visits.begin() + static_cast<std::ptrdiff_t>(v) + 1, visits.end(), [&](const Visit& later) {
-                                   return later.unit == visit.unit && !later.backward;
-                                 });
+      const bool forward_again =
+          v + 1 < visits.size() &&
+          std::any_of(visits.begin() + static_cast<std::ptrdiff_t>(v) + 1, visits.end(),
+                      [&](const Visit& later) { return later.unit == visit.unit && !later.backward; });
       // The root is used again by the head at once: it stays.
       if (options_.reshard_after_forward && visit.unit != 0 && !forward_again) reshard(visit.unit, phase);
       return;
@@ -172,7 +186,12 @@ class Builder {
     if (micro + 1 != options_.num_micro_batches) return;
     // At most one reduce_scatter is in flight when the next is issued: two full gradients at a time.
     if (pending_reduce_ >= 0) wait_reduce();
-    pending_reduce_ = add({.op = OpCode::kReduce, .stream = StreamId::kReduce, .unit = unit, .group = options_.shard_group, .phase = "backward", .waits = {last}});
+    pending_reduce_ = add({.op = OpCode::kReduce,
+                           .stream = StreamId::kReduce,
+                           .unit = unit,
+                           .group = options_.shard_group,
+                           .phase = "backward",
+                           .waits = {last}});
   }
 
   void wait_reduce() {
@@ -204,17 +223,20 @@ void check(const ScheduleOptions& options) {
 
 }  // namespace
 
-StepProgram build_training_program(const ModelSpec& model, const std::vector<UnitSpec>& units, const ScheduleOptions& options) {
+StepProgram build_training_program(const ModelSpec& model, const std::vector<UnitSpec>& units,
+                                   const ScheduleOptions& options) {
   check(options);
   return Builder(model, units, options).training();
 }
 
-StepProgram build_evaluation_program(const ModelSpec& model, const std::vector<UnitSpec>& units, const ScheduleOptions& options) {
+StepProgram build_evaluation_program(const ModelSpec& model, const std::vector<UnitSpec>& units,
+                                     const ScheduleOptions& options) {
   require(options.num_micro_batches >= 1, "an evaluation has at least one micro-batch");
   return Builder(model, units, options).forward_only(OpCode::kEvaluateHead, "evaluate");
 }
 
-StepProgram build_token_program(const ModelSpec& model, const std::vector<UnitSpec>& units, const ScheduleOptions& options) {
+StepProgram build_token_program(const ModelSpec& model, const std::vector<UnitSpec>& units,
+                                const ScheduleOptions& options) {
   require(options.num_micro_batches == 1, "a token comes from one micro-batch");
   return Builder(model, units, options).forward_only(OpCode::kLogits, "generate");
 }

@@ -7,12 +7,15 @@
 namespace tessera {
 namespace {
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
 const ParameterSlot* ShardLayout::find(int parameter) const {
-  const auto it = std::find_if(slots.begin(), slots.end(), [&](const ParameterSlot& s) { return s.parameter == parameter; });
+  const auto it =
+      std::find_if(slots.begin(), slots.end(), [&](const ParameterSlot& s) { return s.parameter == parameter; });
   return it == slots.end() ? nullptr : &*it;
 }
 

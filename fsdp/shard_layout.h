@@ -34,9 +34,9 @@ struct ShardSlice {
 
 struct ShardLayout {
   int num_shards = 1;
-  std::int64_t shard_size = 0;              // elements
-  std::vector<ParameterSlot> slots;         // ascending offsets
-  int tied_slot = -1;                       // index into slots of the tied matrix, -1: none
+  std::int64_t shard_size = 0;       // elements
+  std::vector<ParameterSlot> slots;  // ascending offsets
+  int tied_slot = -1;                // index into slots of the tied matrix, -1: none
 
   std::int64_t flat_size() const { return shard_size * num_shards; }
   // The slot of a parameter; nullptr where the unit does not hold it.

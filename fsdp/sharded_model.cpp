@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-ShardedModel::ShardedModel(const ModelSpec& model, const std::vector<UnitSpec>& units, int num_shards, int shard, Allocator& allocator,
-                           StreamView compute)
+ShardedModel::ShardedModel(const ModelSpec& model, const std::vector<UnitSpec>& units, int num_shards, int shard,
+                           Allocator& allocator, StreamView compute)
     : model_(model), unit_specs_(units), unit_of_segment_(model.segments.size(), 0) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     units_.push_back(std::make_unique<ShardedUnit>(model, units[u], num_shards, shard, allocator, compute));
@@ -25,7 +25,8 @@ void ShardedModel::initialise(std::uint64_t seed, StreamView compute) {
   for (const auto& unit : units_) {
     for (const ShardSlice& slice : unit->slices()) {
       const ParameterSpec& spec = model_.parameters[static_cast<std::size_t>(slice.parameter)];
-      const std::span<float> values = unit->parameter_shard().subspan(static_cast<std::size_t>(slice.shard_offset), static_cast<std::size_t>(slice.size));
+      const std::span<float> values = unit->parameter_shard().subspan(static_cast<std::size_t>(slice.shard_offset),
+                                                                      static_cast<std::size_t>(slice.size));
       if (spec.init != InitKind::kNormal) {
         std::fill(values.begin(), values.end(), spec.init == InitKind::kOne ? 1.0F : 0.0F);
         continue;
@@ -47,8 +48,9 @@ ExactSum ShardedModel::gradient_square_sum(StreamView compute) const {
   ExactSum sum;
   for (const auto& unit : units_) {
     for (const ShardSlice& slice : unit->slices()) {
-      sum.merge(ops::exact_sum_of_squares(
-          compute, unit->gradient_shard().subspan(static_cast<std::size_t>(slice.shard_offset), static_cast<std::size_t>(slice.size))));
+      sum.merge(ops::exact_sum_of_squares(compute,
+                                          unit->gradient_shard().subspan(static_cast<std::size_t>(slice.shard_offset),
+                                                                         static_cast<std::size_t>(slice.size))));
     }
   }
   return sum;

@@ -13,7 +13,8 @@ namespace tessera {
 class ShardedModel {
  public:
   // model must outlive the object.
-  ShardedModel(const ModelSpec& model, const std::vector<UnitSpec>& units, int num_shards, int shard, Allocator& allocator, StreamView compute);
+  ShardedModel(const ModelSpec& model, const std::vector<UnitSpec>& units, int num_shards, int shard,
+               Allocator& allocator, StreamView compute);
 
   const ModelSpec& model() const { return model_; }
   const std::vector<UnitSpec>& unit_specs() const { return unit_specs_; }

@@ -8,7 +8,9 @@
 namespace tessera {
 namespace {
 
-std::size_t bytes_of(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
+std::size_t bytes_of(std::int64_t elements) {
+  return static_cast<std::size_t>(elements) * sizeof(float);
+}
 
 // Zeroes what lies between the slots and behind the last, so that sums over whole flats never meet a NaN.
 void zero_padding(const ShardLayout& layout, std::int64_t first, std::span<float> flat) {
@@ -24,7 +26,8 @@ void zero_padding(const ShardLayout& layout, std::int64_t first, std::span<float
 
 }  // namespace
 
-ShardedUnit::ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator, StreamView compute)
+ShardedUnit::ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator,
+                         StreamView compute)
     : model_(model),
       unit_(unit),
       layout_(make_shard_layout(model, unit, num_shards)),

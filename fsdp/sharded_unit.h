@@ -15,7 +15,8 @@ namespace tessera {
 class ShardedUnit {
  public:
   // shard: which of num_shards this rank holds. Allocates the parameter shard (kParameters), contents undefined but padding zero.
-  ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator, StreamView compute);
+  ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator,
+              StreamView compute);
 
   const std::string& name() const { return unit_.name; }
   const UnitSpec& spec() const { return unit_; }

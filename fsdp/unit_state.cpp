@@ -37,7 +37,8 @@ constexpr std::array<std::string_view, 3> kParameterEvents = {"unshard", "wait",
 constexpr std::array<std::string_view, 5> kGradientEvents = {"begin lane", "merge", "reduce", "wait reduce", "drop"};
 
 template <typename Table, typename State, typename Event>
-State look_up(const Table& table, State state, Event event, std::string_view unit, std::string_view what, std::string_view event_name) {
+State look_up(const Table& table, State state, Event event, std::string_view unit, std::string_view what,
+              std::string_view event_name) {
   for (const auto& row : table) {
     if (row.from == state && row.event == event) return row.to;
   }
@@ -57,11 +58,13 @@ std::string_view name_of(GradientState state) {
 }
 
 ParameterState next(ParameterState state, ParameterEvent event, std::string_view unit) {
-  return look_up(kParameterTable, state, event, unit, "the parameter", kParameterEvents.at(static_cast<std::size_t>(event)));
+  return look_up(kParameterTable, state, event, unit, "the parameter",
+                 kParameterEvents.at(static_cast<std::size_t>(event)));
 }
 
 GradientState next(GradientState state, GradientEvent event, std::string_view unit) {
-  return look_up(kGradientTable, state, event, unit, "the gradient", kGradientEvents.at(static_cast<std::size_t>(event)));
+  return look_up(kGradientTable, state, event, unit, "the gradient",
+                 kGradientEvents.at(static_cast<std::size_t>(event)));
 }
 
 }  // namespace tessera

@@ -13,7 +13,8 @@ namespace {
 void append_segment(const ModelSpec& model, int segment, UnitSpec& unit) {
   unit.segments.push_back(segment);
   for (const int p : model.segments[static_cast<std::size_t>(segment)].parameters) {
-    if (std::find(unit.parameters.begin(), unit.parameters.end(), p) == unit.parameters.end()) unit.parameters.push_back(p);
+    if (std::find(unit.parameters.begin(), unit.parameters.end(), p) == unit.parameters.end())
+      unit.parameters.push_back(p);
   }
 }
 

@@ -41,7 +41,10 @@ struct Product {
 };
 
 // The matrices of GPT-2 124M, and one of CPU_NOTES' sizes for the best rate.
-constexpr Product kProducts[] = {{"attention 768×768", 768, 768}, {"feed-forward up 3072×768", 3072, 768}, {"feed-forward down 768×3072", 768, 3072}, {"head 50304×768", 50304, 768}};
+constexpr Product kProducts[] = {{"attention 768×768", 768, 768},
+                                 {"feed-forward up 3072×768", 3072, 768},
+                                 {"feed-forward down 768×3072", 768, 3072},
+                                 {"head 50304×768", 50304, 768}};
 
 std::vector<float> random_values(std::int64_t n, std::uint64_t stream) {
   const CounterRng rng(1, RandomPurpose::kBench, stream);
@@ -64,7 +67,9 @@ double best_rate(double flops, int repeats, Run run) {
 }
 
 // The library's threads spin for a while after a parallel call; what follows must not pay for it.
-void let_library_threads_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
+void let_library_threads_sleep() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
 
 // Best rate of a product of the step, by the library's own threading and by our grid.
 double best_gemm_rate(StreamView stream, int threads) {
@@ -74,10 +79,14 @@ double best_gemm_rate(StreamView stream, int threads) {
     const std::vector<float> w = random_values(p.out * p.in, 2);
     std::vector<float> y(static_cast<std::size_t>(kTokens * p.out));
     const double flops = 2.0 * static_cast<double>(kTokens * p.out * p.in);
-    best = std::max(best, best_rate(flops, 10, [&] { ops::library_matmul(threads, false, true, kTokens, p.out, p.in, x.data(), w.data(), y.data()); }));
+    best = std::max(best, best_rate(flops, 10, [&] {
+                      ops::library_matmul(threads, false, true, kTokens, p.out, p.in, x.data(), w.data(), y.data());
+                    }));
     let_library_threads_sleep();
     best = std::max(best, best_rate(flops, 10, [&] {
-                      ops::linear_forward(stream, {.x = {x.data(), {kTokens, p.in}}, .w = {w.data(), {p.out, p.in}}, .y = {y.data(), {kTokens, p.out}}});
+                      ops::linear_forward(stream, {.x = {x.data(), {kTokens, p.in}},
+                                                   .w = {w.data(), {p.out, p.in}},
+                                                   .y = {y.data(), {kTokens, p.out}}});
                     }));
   }
   return best;
@@ -111,7 +120,8 @@ class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     std::string pattern = (fs::temp_directory_path() / "tessera-bench-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw DeviceError("bench: no temporary directory can be made in " + fs::temp_directory_path().string());
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw DeviceError("bench: no temporary directory can be made in " + fs::temp_directory_path().string());
     path_ = pattern;
   }
   ~TemporaryDirectory() {
@@ -129,7 +139,8 @@ class TemporaryDirectory {
 void write_random_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size) {
   const CounterRng rng(1, RandomPurpose::kBench, 3);
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
   write_token_file(path, tokens, vocab_size);
 }
 
@@ -138,7 +149,8 @@ std::vector<double> step_seconds(const std::string& metrics_path, std::int64_t w
   std::vector<double> seconds;
   for (std::string line; std::getline(file, line);) {
     const nlohmann::json event = nlohmann::json::parse(line);
-    if (!event.contains("kind") && event.at("step").get<std::int64_t>() > warmup) seconds.push_back(event.at("step_seconds").get<double>());
+    if (!event.contains("kind") && event.at("step").get<std::int64_t>() > warmup)
+      seconds.push_back(event.at("step_seconds").get<double>());
   }
   return seconds;
 }
@@ -150,7 +162,8 @@ int run_bench_train(const BenchTrainOptions& options) {
   const TemporaryDirectory directory;
   JobConfig config = options.config.empty() ? gpt2_124m() : load_config(options.config);
   const std::int64_t sequence_tokens = config.model.seq_len * config.batch.global_batch_size;
-  write_random_tokens(directory / "tokens.bin", sequence_tokens * (options.steps + options.warmup) + 1, config.model.vocab_size);
+  write_random_tokens(directory / "tokens.bin", sequence_tokens * (options.steps + options.warmup) + 1,
+                      config.model.vocab_size);
   config.data.train = {{directory / "tokens.bin", 1.0}};
   config.data.validation.clear();
   config.run.steps = options.steps + options.warmup;
@@ -210,10 +223,12 @@ int run_bench_train(const BenchTrainOptions& options) {
     const std::int64_t bytes = memory.at_peak.at(static_cast<std::size_t>(c));
     if (bytes == 0) continue;
     parts += bytes;
-    figures.push_back({fmt::format("memory: {} at the peak", name_of(static_cast<MemoryCategory>(c))), gib(bytes), "GB", "", 0});
+    figures.push_back(
+        {fmt::format("memory: {} at the peak", name_of(static_cast<MemoryCategory>(c))), gib(bytes), "GB", "", 0});
   }
   figures.push_back({"memory: process peak", gib(peak_bytes), "GB", "sum of the parts", gib(parts)});
-  figures.push_back({"memory: reserved by the allocator", gib(memory.reserved_peak), "GB", "allocated peak", gib(memory.total.allocated_peak)});
+  figures.push_back({"memory: reserved by the allocator", gib(memory.reserved_peak), "GB", "allocated peak",
+                     gib(memory.total.allocated_peak)});
   std::fputs((options.json ? figures_json(figures) : figures_text(figures)).c_str(), stdout);
   return 0;
 }
@@ -241,15 +256,32 @@ int run_bench_gemm(const BenchGemmOptions& options) {
         library_rate = std::max(library_rate, best_rate(flops, options.repeats, library));
         let_library_threads_sleep();
       }
-      figures.push_back({fmt::format("{}, {}", p.name, kind), our_rate / 1e9, "GFLOP/s", "one library call", library_rate / 1e9});
+      figures.push_back(
+          {fmt::format("{}, {}", p.name, kind), our_rate / 1e9, "GFLOP/s", "one library call", library_rate / 1e9});
     };
-    add("forward", [&] { ops::linear_forward(stream.view(), {.x = {x.data(), {rows, p.in}}, .w = {w.data(), {p.out, p.in}}, .y = {y.data(), {rows, p.out}}}); },
+    add(
+        "forward",
+        [&] {
+          ops::linear_forward(
+              stream.view(),
+              {.x = {x.data(), {rows, p.in}}, .w = {w.data(), {p.out, p.in}}, .y = {y.data(), {rows, p.out}}});
+        },
         [&] { ops::library_matmul(options.threads, false, true, rows, p.out, p.in, x.data(), w.data(), y.data()); });
-    add("input gradient",
-        [&] { ops::linear_backward_input(stream.view(), {.dy = {dy.data(), {rows, p.out}}, .w = {w.data(), {p.out, p.in}}, .dx = {dx.data(), {rows, p.in}}}); },
+    add(
+        "input gradient",
+        [&] {
+          ops::linear_backward_input(
+              stream.view(),
+              {.dy = {dy.data(), {rows, p.out}}, .w = {w.data(), {p.out, p.in}}, .dx = {dx.data(), {rows, p.in}}});
+        },
         [&] { ops::library_matmul(options.threads, false, false, rows, p.in, p.out, dy.data(), w.data(), dx.data()); });
-    add("weight gradient",
-        [&] { ops::linear_backward_weight(stream.view(), {.dy = {dy.data(), {rows, p.out}}, .x = {x.data(), {rows, p.in}}, .dw = {dw.data(), {p.out, p.in}}}); },
+    add(
+        "weight gradient",
+        [&] {
+          ops::linear_backward_weight(
+              stream.view(),
+              {.dy = {dy.data(), {rows, p.out}}, .x = {x.data(), {rows, p.in}}, .dw = {dw.data(), {p.out, p.in}}});
+        },
         [&] { ops::library_matmul(options.threads, true, false, p.out, p.in, rows, dy.data(), x.data(), dw.data()); });
   }
   std::fputs((options.json ? figures_json(figures) : figures_text(figures)).c_str(), stdout);

@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct BenchTrainOptions {
-  std::string config;          // "": GPT-2 124M, 4 × 256 tokens, fp32, one rank
-  std::int64_t steps = 8;      // timed, after warmup
+  std::string config;      // "": GPT-2 124M, 4 × 256 tokens, fp32, one rank
+  std::int64_t steps = 8;  // timed, after warmup
   std::int64_t warmup = 2;
   int threads = 2;
   bool json = false;

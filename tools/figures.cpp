@@ -13,7 +13,8 @@ std::string figures_text(const std::vector<Figure>& figures) {
   std::string out;
   for (const Figure& f : figures) {
     out += fmt::format("{:<{}}  {:>10.4g} {:<10}", f.name, width, f.value, f.unit);
-    if (!f.baseline_name.empty()) out += fmt::format("  {:>6.3f} × {} ({:.4g})", f.ratio(), f.baseline_name, f.baseline);
+    if (!f.baseline_name.empty())
+      out += fmt::format("  {:>6.3f} × {} ({:.4g})", f.ratio(), f.baseline_name, f.baseline);
     out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
   }
@@ -23,7 +24,8 @@ std::string figures_text(const std::vector<Figure>& figures) {
 std::string figures_json(const std::vector<Figure>& figures) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Figure& f : figures) {
-    nlohmann::ordered_json row = {{"name", f.name}, {"value", f.value}, {"unit", f.unit}, {"baseline_name", nullptr}, {"baseline", nullptr}, {"ratio", nullptr}};
+    nlohmann::ordered_json row = {{"name", f.name},           {"value", f.value},    {"unit", f.unit},
+                                  {"baseline_name", nullptr}, {"baseline", nullptr}, {"ratio", nullptr}};
     if (!f.baseline_name.empty()) {
       row["baseline_name"] = f.baseline_name;
       row["baseline"] = f.baseline;

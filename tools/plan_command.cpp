@@ -26,18 +26,23 @@ struct PlanOptions {
 };
 
 std::string plan_text(const JobConfig& config, const Plan& plan) {
-  std::string out = fmt::format("mesh    {} | lanes {} | {} micro-batches per rank\n", plan.mesh.str(), plan.batch.lanes, plan.batch.micro_batches_per_rank);
-  out += fmt::format("model   {} parameters, {} in products\n", format_count(plan.model.num_parameters()), format_count(plan.model.num_parameters_in_products()));
-  out += fmt::format("memory  {} per rank predicted, {} of it parameters, gradients and moments\n", format_bytes(plan.predicted_bytes()), format_bytes(plan.state_bytes()));
-  out += fmt::format("step    {:.3g} TFLOP per rank; per rank {} all_gathers, {} reduce_scatters\n", plan.step_flops() / 1e12, plan.program.count(OpCode::kUnshard),
-                     plan.program.count(OpCode::kReduce));
+  std::string out = fmt::format("mesh    {} | lanes {} | {} micro-batches per rank\n", plan.mesh.str(),
+                                plan.batch.lanes, plan.batch.micro_batches_per_rank);
+  out += fmt::format("model   {} parameters, {} in products\n", format_count(plan.model.num_parameters()),
+                     format_count(plan.model.num_parameters_in_products()));
+  out += fmt::format("memory  {} per rank predicted, {} of it parameters, gradients and moments\n",
+                     format_bytes(plan.predicted_bytes()), format_bytes(plan.state_bytes()));
+  out +=
+      fmt::format("step    {:.3g} TFLOP per rank; per rank {} all_gathers, {} reduce_scatters\n",
+                  plan.step_flops() / 1e12, plan.program.count(OpCode::kUnshard), plan.program.count(OpCode::kReduce));
   out += "groups  ";
   for (const Group& group : canonical_groups(plan.mesh)) {
     if (group.members.size() > 1) out += fmt::format("{} ({} ranks)  ", group.name(), group.members.size());
   }
   out += "\nunits   ";
   for (const UnitSpec& unit : plan.units) {
-    out += fmt::format("{} {} per shard  ", unit.name, format_bytes(4 * make_shard_layout(plan.model, unit, plan.mesh.dp).shard_size));
+    out += fmt::format("{} {} per shard  ", unit.name,
+                       format_bytes(4 * make_shard_layout(plan.model, unit, plan.mesh.dp).shard_size));
   }
   return out + "\n\n" + plan.program.str();
 }
@@ -46,8 +51,10 @@ std::string plan_text(const JobConfig& config, const Plan& plan) {
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = app.add_subcommand("plan", "print what each rank will do: mesh, groups, units, memory, step program");
-  command->footer("tessera plan configs/tiny.yaml --ranks 4\ntessera plan configs/gpt2-124m.yaml --ranks 8 --rank 3 --json");
+  CLI::App* command =
+      app.add_subcommand("plan", "print what each rank will do: mesh, groups, units, memory, step program");
+  command->footer(
+      "tessera plan configs/tiny.yaml --ranks 4\ntessera plan configs/gpt2-124m.yaml --ranks 8 --rank 3 --json");
   command->add_option("config", options->config, "job file")->required();
   command->add_option("--ranks", options->ranks, "world size to plan for")->check(CLI::PositiveNumber);
   command->add_option("--rank", options->rank, "logical rank whose program is printed")->check(CLI::NonNegativeNumber);
@@ -59,8 +66,10 @@ void add_plan_command(CLI::App& app, int& exit_code) {
     if (options->rank >= options->ranks) {
       throw ConfigError(fmt::format("--rank: {} is not one of {} ranks", options->rank, options->ranks));
     }
-    const MeshShape mesh{.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
-    const Plan plan = make_plan(config, batch, mesh, options->rank, static_cast<int>(config.device.threads.value_or(1)));
+    const MeshShape mesh{
+        .dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
+    const Plan plan =
+        make_plan(config, batch, mesh, options->rank, static_cast<int>(config.device.threads.value_or(1)));
     std::fputs((options->json ? plan.json() : plan_text(config, plan)).c_str(), stdout);
     exit_code = 0;
   });

@@ -48,8 +48,10 @@ std::size_t wanted_bytes(int num_ranks) {
   }
   bytes = bytes / kGranule * kGranule;
   if (bytes < kControlBytes + kGiB) {
-    throw DeviceError(fmt::format("shm: the limits on file size and address space leave {} bytes for shared memory, {} are needed", bytes, kControlBytes + kGiB),
-                      "ulimit -f and ulimit -v must be larger, or set collectives.backend: mpi");
+    throw DeviceError(
+        fmt::format("shm: the limits on file size and address space leave {} bytes for shared memory, {} are needed",
+                    bytes, kControlBytes + kGiB),
+        "ulimit -f and ulimit -v must be larger, or set collectives.backend: mpi");
   }
   return bytes;
 }

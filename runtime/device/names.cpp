@@ -7,30 +7,21 @@ namespace tessera {
 
 std::string_view name_of(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::kCpu:
-      return "cpu";
-    case DeviceKind::kCuda:
-      return "cuda";
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "cuda";
   }
   throw InternalError("internal: name of an unknown device kind");
 }
 
 std::string_view name_of(MemoryCategory category) {
   switch (category) {
-    case MemoryCategory::kParameters:
-      return "parameters";
-    case MemoryCategory::kGradients:
-      return "gradients";
-    case MemoryCategory::kOptimizer:
-      return "optimizer";
-    case MemoryCategory::kActivations:
-      return "activations";
-    case MemoryCategory::kGathered:
-      return "gathered";
-    case MemoryCategory::kWorkspace:
-      return "workspace";
-    case MemoryCategory::kCommunication:
-      return "communication";
+    case MemoryCategory::kParameters: return "parameters";
+    case MemoryCategory::kGradients: return "gradients";
+    case MemoryCategory::kOptimizer: return "optimizer";
+    case MemoryCategory::kActivations: return "activations";
+    case MemoryCategory::kGathered: return "gathered";
+    case MemoryCategory::kWorkspace: return "workspace";
+    case MemoryCategory::kCommunication: return "communication";
   }
   throw InternalError("internal: name of an unknown memory category");
 }

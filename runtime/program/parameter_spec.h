@@ -13,7 +13,7 @@ namespace tessera {
 enum class InitKind : std::uint8_t { kNormal, kZero, kOne };
 
 struct ParameterSpec {
-  std::string name;       // "block.3.attention.query.weight"
+  std::string name;  // "block.3.attention.query.weight"
   Shape shape;
   InitKind init = InitKind::kNormal;
   double init_std = 0.0;  // of kNormal
@@ -26,22 +26,22 @@ struct ParameterSpec {
 struct SegmentSpec {
   std::string name;
   std::vector<int> parameters;
-  std::int64_t saved_bytes = 0;              // activations one micro-batch keeps from forward to backward, output included
+  std::int64_t saved_bytes = 0;  // activations one micro-batch keeps from forward to backward, output included
   std::int64_t forward_workspace_bytes = 0;  // scratch alive only inside the instruction, at its peak
   std::int64_t backward_workspace_bytes = 0;
-  std::int64_t forward_flops = 0;            // multiply-adds × 2 of one micro-batch, products and attention
+  std::int64_t forward_flops = 0;  // multiply-adds × 2 of one micro-batch, products and attention
 };
 
 // The parameters gathered and reduced together.
 struct UnitSpec {
-  std::string name;                // "root", "block.0", "blocks.0-3"
-  std::vector<int> parameters;     // indices into the model's list
-  std::vector<int> segments;       // indices into the model's segments, in forward order
+  std::string name;             // "root", "block.0", "blocks.0-3"
+  std::vector<int> parameters;  // indices into the model's list
+  std::vector<int> segments;    // indices into the model's segments, in forward order
 };
 
 struct ModelSpec {
   std::vector<ParameterSpec> parameters;
-  std::vector<SegmentSpec> segments;  // forward order: embedding, blocks, head
+  std::vector<SegmentSpec> segments;                // forward order: embedding, blocks, head
   std::int64_t num_parameters() const;              // distinct elements
   std::int64_t num_parameters_in_products() const;  // of matrices that multiply every token (the tied table once)
 };

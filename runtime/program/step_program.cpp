@@ -51,7 +51,8 @@ std::string_view collective_of(OpCode op) {
 }
 
 int StepProgram::count(OpCode op) const {
-  return static_cast<int>(std::count_if(instructions.begin(), instructions.end(), [op](const Instruction& i) { return i.op == op; }));
+  return static_cast<int>(
+      std::count_if(instructions.begin(), instructions.end(), [op](const Instruction& i) { return i.op == op; }));
 }
 
 std::string StepProgram::text(const Instruction& i) const {
@@ -80,8 +81,8 @@ std::string StepProgram::str() const {
     if (i.accumulate) note += " +=";
     std::string waits;
     for (const int w : i.waits) waits += fmt::format("{}{}", waits.empty() ? "waits " : ",", w);
-    std::string line = fmt::format("{:4} {:<28} {:<12} {:<14} {:<8} {:<8} {}", n, text(i), note, collective_of(i.op), i.group,
-                                   name_of(i.stream), waits);
+    std::string line = fmt::format("{:4} {:<28} {:<12} {:<14} {:<8} {:<8} {}", n, text(i), note, collective_of(i.op),
+                                   i.group, name_of(i.stream), waits);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';
   }
@@ -93,9 +94,10 @@ std::string StepProgram::json() const {
   for (std::size_t n = 0; n < instructions.size(); ++n) {
     const Instruction& i = instructions[n];
     // Names come from the model's table and hold no character that JSON would escape.
-    out += fmt::format(R"({}{{"index":{},"text":"{}","stream":"{}","collective":"{}","group":"{}","phase":"{}","micro_batch":{},"accumulate":{},"waits":[{}]}})",
-                       n == 0 ? "" : ",", n, text(i), name_of(i.stream), collective_of(i.op), i.group, i.phase, i.micro_batch, i.accumulate,
-                       fmt::join(i.waits, ","));
+    out += fmt::format(
+        R"({}{{"index":{},"text":"{}","stream":"{}","collective":"{}","group":"{}","phase":"{}","micro_batch":{},"accumulate":{},"waits":[{}]}})",
+        n == 0 ? "" : ",", n, text(i), name_of(i.stream), collective_of(i.op), i.group, i.phase, i.micro_batch,
+        i.accumulate, fmt::join(i.waits, ","));
   }
   return out + "]";
 }

@@ -46,7 +46,8 @@ struct Instruction {
   bool accumulate = false;  // kHeadLoss, kBackward: add to the lane's gradient instead of assigning
   std::string group;        // of a collective: "dp:0", "world"
   std::string phase;        // "forward", "backward", "update", "evaluate", "generate"
-  std::vector<int> waits;   // indices of earlier instructions on other streams that must be complete before this one starts
+  std::vector<int>
+      waits;  // indices of earlier instructions on other streams that must be complete before this one starts
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
@@ -54,7 +55,7 @@ struct Instruction {
 std::string_view collective_of(OpCode op);
 
 struct StepProgram {
-  std::string title;                       // "step program of logical rank 0: dp 2, pp 1, tp 1; 3 units …"
+  std::string title;  // "step program of logical rank 0: dp 2, pp 1, tp 1; 3 units …"
   std::vector<std::string> unit_names;
   std::vector<std::string> segment_names;
   std::vector<Instruction> instructions;

@@ -17,7 +17,8 @@ struct Failure {
 
 }  // namespace
 
-void run_agreed(Communicator& world, StreamView stream, const Placement& placement, const std::function<void()>& phase) {
+void run_agreed(Communicator& world, StreamView stream, const Placement& placement,
+                const std::function<void()>& phase) {
   std::optional<Failure> failure;
   try {
     phase();
@@ -29,7 +30,8 @@ void run_agreed(Communicator& world, StreamView stream, const Placement& placeme
   constexpr std::int64_t kNobody = std::numeric_limits<std::int64_t>::max();
   std::int64_t first = failure ? world.rank() : kNobody;
   const CollectiveTag tag{.what = "errors", .phase = "agree"};
-  world.all_reduce({.data = &first, .count = 1, .dtype = DType::kInt64, .reduce = ReduceOp::kMin, .tag = tag}, stream).synchronize();
+  world.all_reduce({.data = &first, .count = 1, .dtype = DType::kInt64, .reduce = ReduceOp::kMin, .tag = tag}, stream)
+      .synchronize();
   if (first == kNobody) return;
   const int root = static_cast<int>(first);
   std::int64_t header[2] = {0, 0};
@@ -39,7 +41,8 @@ void run_agreed(Communicator& world, StreamView stream, const Placement& placeme
   }
   world.broadcast({.data = header, .count = 2, .dtype = DType::kInt64, .root = root, .tag = tag}, stream).synchronize();
   std::string line = root == world.rank() ? failure->line : std::string(static_cast<std::size_t>(header[1]), ' ');
-  world.broadcast({.data = line.data(), .count = line.size(), .dtype = DType::kUInt8, .root = root, .tag = tag}, stream).synchronize();
+  world.broadcast({.data = line.data(), .count = line.size(), .dtype = DType::kUInt8, .root = root, .tag = tag}, stream)
+      .synchronize();
   throw AgreedError(static_cast<ExitCode>(header[0]), placement.world_of_logical(root), line);
 }
 

@@ -28,11 +28,12 @@ std::int64_t StepBatch::num_targets(std::int64_t ignore_index) const {
 }
 
 std::uint64_t StepBatch::digest() const {
-  return hash_bytes(targets.data(), targets.size() * sizeof(std::int32_t), hash_bytes(tokens.data(), tokens.size() * sizeof(std::int32_t)));
+  return hash_bytes(targets.data(), targets.size() * sizeof(std::int32_t),
+                    hash_bytes(tokens.data(), tokens.size() * sizeof(std::int32_t)));
 }
 
-BatchLoader::BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch, const ResolvedBatch& resolved, std::int64_t seq_len,
-                         int dp_rank)
+BatchLoader::BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch,
+                         const ResolvedBatch& resolved, std::int64_t seq_len, int dp_rank)
     : dataset_(std::move(dataset)),
       order_(order),
       micro_batch_size_(batch.micro_batch_size),
@@ -43,13 +44,14 @@ BatchLoader::BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchC
 StepBatch BatchLoader::load(std::int64_t index) const {
   StepBatch batch = make_batch(num_micro_batches_, micro_batch_size_, seq_len_);
   for (std::int64_t s = 0; s < num_micro_batches_ * micro_batch_size_; ++s) {
-    dataset_.read(order_.window(index, first_slot_ + s), row(batch.tokens, s, seq_len_), row(batch.targets, s, seq_len_));
+    dataset_.read(order_.window(index, first_slot_ + s), row(batch.tokens, s, seq_len_),
+                  row(batch.targets, s, seq_len_));
   }
   return batch;
 }
 
-EvaluationLoader::EvaluationLoader(TokenDataset dataset, const BatchConfig& batch, const ResolvedBatch& resolved, const ModelConfig& model,
-                                   std::int64_t ignore_index, int dp_rank)
+EvaluationLoader::EvaluationLoader(TokenDataset dataset, const BatchConfig& batch, const ResolvedBatch& resolved,
+                                   const ModelConfig& model, std::int64_t ignore_index, int dp_rank)
     : dataset_(std::move(dataset)),
       global_batch_size_(batch.global_batch_size),
       micro_batch_size_(batch.micro_batch_size),

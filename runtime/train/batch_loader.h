@@ -16,7 +16,9 @@ struct StepBatch {
   std::int64_t micro_batch_size = 0, seq_len = 0;
   std::vector<std::int32_t> tokens, targets;
 
-  std::int64_t num_micro_batches() const { return static_cast<std::int64_t>(tokens.size()) / (micro_batch_size * seq_len); }
+  std::int64_t num_micro_batches() const {
+    return static_cast<std::int64_t>(tokens.size()) / (micro_batch_size * seq_len);
+  }
   ConstTensorView micro_tokens(int micro) const { return view(tokens, micro); }
   ConstTensorView micro_targets(int micro) const { return view(targets, micro); }
   // Targets that are not ignore_index.
@@ -32,7 +34,8 @@ struct StepBatch {
 
 class BatchLoader {
  public:
-  BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch, const ResolvedBatch& resolved, std::int64_t seq_len, int dp_rank);
+  BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch, const ResolvedBatch& resolved,
+              std::int64_t seq_len, int dp_rank);
 
   // This rank's part of global batch `index` (0 …).
   StepBatch load(std::int64_t index) const;
@@ -48,8 +51,8 @@ class BatchLoader {
 // Validation: global batches of consecutive windows in file order; what is missing in the last is filled with ignored sequences.
 class EvaluationLoader {
  public:
-  EvaluationLoader(TokenDataset dataset, const BatchConfig& batch, const ResolvedBatch& resolved, const ModelConfig& model, std::int64_t ignore_index,
-                   int dp_rank);
+  EvaluationLoader(TokenDataset dataset, const BatchConfig& batch, const ResolvedBatch& resolved,
+                   const ModelConfig& model, std::int64_t ignore_index, int dp_rank);
   // Global batches in one evaluation: all, or at most `limit` where limit > 0.
   std::int64_t num_batches(std::int64_t limit) const;
   StepBatch load(std::int64_t index) const;

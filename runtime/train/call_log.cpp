@@ -40,12 +40,16 @@ void CallLog::append(const std::string& text) {
   }
 }
 
-std::shared_ptr<CollectiveObserver> CallLog::observer(std::string stream) { return std::make_shared<Observer>(*this, std::move(stream)); }
+std::shared_ptr<CollectiveObserver> CallLog::observer(std::string stream) {
+  return std::make_shared<Observer>(*this, std::move(stream));
+}
 
 void CallLog::write(const CollectiveRecord& record, const std::string& stream) {
-  std::string line = fmt::format("step {} seq {} group {} stream {} op {} count {} dtype {}", record.tag != nullptr ? record.tag->step : 0,
-                                 record.sequence, record.group, stream, name_of(record.op), record.num_elements, name_of(record.dtype));
-  if (record.op == CollectiveOp::kAllReduce || record.op == CollectiveOp::kReduceScatter) line += fmt::format(" reduce {}", name_of(record.reduce));
+  std::string line = fmt::format("step {} seq {} group {} stream {} op {} count {} dtype {}",
+                                 record.tag != nullptr ? record.tag->step : 0, record.sequence, record.group, stream,
+                                 name_of(record.op), record.num_elements, name_of(record.dtype));
+  if (record.op == CollectiveOp::kAllReduce || record.op == CollectiveOp::kReduceScatter)
+    line += fmt::format(" reduce {}", name_of(record.reduce));
   if (record.root >= 0) line += fmt::format(" root {}", record.root);
   if (record.tag != nullptr) {
     line += fmt::format(" tag {} {}", record.tag->what, record.tag->phase);
@@ -59,7 +63,8 @@ void CallLog::write(const CollectiveRecord& record, const std::string& stream) {
 
 void CallLog::flush() {
   const std::lock_guard lock(mutex_);
-  if (file_ != nullptr && std::fflush(file_) != 0) throw DeviceError(fmt::format("collective log {}: {}", path_, std::strerror(errno)));
+  if (file_ != nullptr && std::fflush(file_) != 0)
+    throw DeviceError(fmt::format("collective log {}: {}", path_, std::strerror(errno)));
 }
 
 std::int64_t CallLog::count(CollectiveOp op) const {

@@ -30,7 +30,8 @@ CommunicatorSet::~CommunicatorSet() {
 
 Communicator& CommunicatorSet::find(const std::string& group, StreamId stream) const {
   for (const Entry& entry : entries_) {
-    if (entry.communicator && entry.stream == stream && entry.communicator->group().name() == group) return *entry.communicator;
+    if (entry.communicator && entry.stream == stream && entry.communicator->group().name() == group)
+      return *entry.communicator;
   }
   throw InternalError("no communicator of group " + group + " on stream " + std::string(name_of(stream)));
 }

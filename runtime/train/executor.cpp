@@ -23,17 +23,23 @@ constexpr std::int64_t kHasTargets = 2;
 struct Executor::Run {
   const StepInput& input;
   StepOutcome outcome;
-  LossSum losses;                    // of this rank
-  std::int64_t num_targets = 0;      // of the step, all ranks
+  LossSum losses;                // of this rank
+  std::int64_t num_targets = 0;  // of the step, all ranks
   Work tokens_work;
   std::span<float> logits;
   float gradient_scale = 0.0F;
   bool finite = true;
 };
 
-Executor::Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators, Device& device,
-                   ExecutorStreams streams, const Options& options)
-    : model_(model), optimizer_(optimizer), runner_(runner), communicators_(communicators), device_(device), streams_(streams), options_(options) {}
+Executor::Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
+                   Device& device, ExecutorStreams streams, const Options& options)
+    : model_(model),
+      optimizer_(optimizer),
+      runner_(runner),
+      communicators_(communicators),
+      device_(device),
+      streams_(streams),
+      options_(options) {}
 
 Executor::~Executor() = default;
 
@@ -83,10 +89,13 @@ CollectiveTag Executor::tag(const StepProgram& program, const Instruction& i, co
 }
 
 void Executor::execute(const StepProgram& program, const Instruction& i, Run& run) {
-  const auto micro_batch = [&] { return MicroBatch{run.input.batch->micro_tokens(i.micro_batch), run.input.batch->micro_targets(i.micro_batch)}; };
+  const auto micro_batch = [&] {
+    return MicroBatch{run.input.batch->micro_tokens(i.micro_batch), run.input.batch->micro_targets(i.micro_batch)};
+  };
   const auto add_losses = [&](const LossSum& losses) {
     run.losses.sum.merge(losses.sum);
-    run.losses.max_loss = run.losses.num_targets == 0 ? losses.max_loss : std::max(run.losses.max_loss, losses.max_loss);
+    run.losses.max_loss =
+        run.losses.num_targets == 0 ? losses.max_loss : std::max(run.losses.max_loss, losses.max_loss);
     run.losses.num_targets += losses.num_targets;
   };
   switch (i.op) {
@@ -101,23 +110,27 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       run.tokens_work.wait(streams_.compute);
       // 1 / valid targets of the whole step, rounded once: the gradient of the mean. No targets: every loss and gradient is 0.
       const float scale = run.num_targets > 0 ? static_cast<float>(1.0 / static_cast<double>(run.num_targets)) : 0.0F;
-      add_losses(runner_.head_loss(micro_batch(), model_.parameter_views(i.segment), model_.gradient_views(i.segment, streams_.compute),
-                                   i.accumulate, scale));
+      add_losses(runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
+                                   model_.gradient_views(i.segment, streams_.compute), i.accumulate, scale));
       break;
     }
     case OpCode::kOpenGradient: model_.unit(i.unit).begin_lane(streams_.compute); break;
     case OpCode::kBackward:
-      runner_.backward(i.segment, micro_batch(), model_.parameter_views(i.segment), model_.gradient_views(i.segment, streams_.compute), i.accumulate);
+      runner_.backward(i.segment, micro_batch(), model_.parameter_views(i.segment),
+                       model_.gradient_views(i.segment, streams_.compute), i.accumulate);
       break;
     case OpCode::kMergeLanes: model_.unit(i.unit).merge_lanes(streams_.compute); break;
     case OpCode::kReduce:
-      model_.unit(i.unit).reduce(communicators_.find(i.group, i.stream), streams_.compute, stream(i.stream), tag(program, i, run));
+      model_.unit(i.unit).reduce(communicators_.find(i.group, i.stream), streams_.compute, stream(i.stream),
+                                 tag(program, i, run));
       break;
     case OpCode::kWaitReduce: model_.unit(i.unit).wait_reduce(streams_.compute); break;
     case OpCode::kAgreeNorm: agree_norm(i, run); break;
     case OpCode::kUpdate: update(run); break;
     case OpCode::kForwardOnly: runner_.forward_only(i.segment, micro_batch(), model_.parameter_views(i.segment)); break;
-    case OpCode::kEvaluateHead: add_losses(runner_.evaluate_head(micro_batch(), model_.parameter_views(i.segment))); break;
+    case OpCode::kEvaluateHead:
+      add_losses(runner_.evaluate_head(micro_batch(), model_.parameter_views(i.segment)));
+      break;
     case OpCode::kAgreeLoss: agree_loss(i, run); break;
     case OpCode::kLogits: runner_.logits(run.input.logits_row, model_.parameter_views(i.segment), run.logits); break;
   }
@@ -153,11 +166,12 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   own[1] = (finite ? 0 : kNonFinite) | (run.losses.num_targets > 0 ? kHasTargets : 0);
   own[2] = memory.total.allocated_peak;
   own[3] = memory.reserved_peak;
-  world.all_reduce({.data = words.data(),
-                    .count = words.size(),
-                    .dtype = DType::kInt64,
-                    .tag = {.what = "norm", .phase = i.phase, .step = run.input.step}},
-                   stream(i.stream))
+  world
+      .all_reduce({.data = words.data(),
+                   .count = words.size(),
+                   .dtype = DType::kInt64,
+                   .tag = {.what = "norm", .phase = i.phase, .step = run.input.step}},
+                  stream(i.stream))
       .synchronize();
 
   const std::span<const std::int64_t> all(words);
@@ -172,7 +186,8 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::int64_t* slot = words.data() + slots + static_cast<std::size_t>(rank) * kSlotWords;
     if ((slot[1] & kNonFinite) != 0) outcome.non_finite_ranks.push_back(rank);
-    if ((slot[1] & kHasTargets) != 0) max_loss = std::max(max_loss, static_cast<double>(std::bit_cast<float>(static_cast<std::int32_t>(slot[0]))));
+    if ((slot[1] & kHasTargets) != 0)
+      max_loss = std::max(max_loss, static_cast<double>(std::bit_cast<float>(static_cast<std::int32_t>(slot[0]))));
     outcome.allocated_peak = std::max(outcome.allocated_peak, slot[2]);
     outcome.reserved_peak = std::max(outcome.reserved_peak, slot[3]);
   }
@@ -199,8 +214,10 @@ void Executor::agree_loss(const Instruction& i, Run& run) {
 void Executor::update(Run& run) {
   if (!run.finite) return;
   double scale = 1.0;
-  if (options_.clip_norm > 0 && run.outcome.grad_norm > options_.clip_norm) scale = options_.clip_norm / run.outcome.grad_norm;
-  optimizer_->step(run.input.step, run.input.learning_rate, run.input.schedule_factor, static_cast<float>(scale), streams_.compute);
+  if (options_.clip_norm > 0 && run.outcome.grad_norm > options_.clip_norm)
+    scale = options_.clip_norm / run.outcome.grad_norm;
+  optimizer_->step(run.input.step, run.input.learning_rate, run.input.schedule_factor, static_cast<float>(scale),
+                   streams_.compute);
   run.outcome.updated = true;
 }
 

@@ -20,23 +20,23 @@ struct ExecutorStreams {
 
 // What one run of a program is given …
 struct StepInput {
-  std::int64_t step = 0;                 // for tags: the update being attempted
+  std::int64_t step = 0;  // for tags: the update being attempted
   const StepBatch* batch = nullptr;
-  bool stop_requested = false;           // this rank was asked to stop
-  double learning_rate = 0.0;            // of kUpdate
-  double schedule_factor = 1.0;          // … and what the schedule makes of a rate of 1
-  std::int64_t logits_row = 0;           // of kLogits
+  bool stop_requested = false;   // this rank was asked to stop
+  double learning_rate = 0.0;    // of kUpdate
+  double schedule_factor = 1.0;  // … and what the schedule makes of a rate of 1
+  std::int64_t logits_row = 0;   // of kLogits
 };
 
 // … and what the ranks agreed on in it.
 struct StepOutcome {
   std::int64_t num_targets = 0;
-  double loss = 0.0;                     // mean over targets, before the update; 0 where there are none
+  double loss = 0.0;  // mean over targets, before the update; 0 where there are none
   double max_loss = 0.0;
-  double grad_norm = 0.0;                // before clipping
-  bool updated = false;                  // false: skipped, parameters and moments are untouched
-  bool stop = false;                     // some rank was asked to stop
-  std::vector<int> non_finite_ranks;     // logical ranks whose losses or gradient shards were not finite
+  double grad_norm = 0.0;                              // before clipping
+  bool updated = false;                                // false: skipped, parameters and moments are untouched
+  bool stop = false;                                   // some rank was asked to stop
+  std::vector<int> non_finite_ranks;                   // logical ranks whose losses or gradient shards were not finite
   std::int64_t allocated_peak = 0, reserved_peak = 0;  // bytes, maximum over ranks
 };
 
@@ -46,8 +46,8 @@ class Executor {
     std::int64_t ignore_index = -100;
     double clip_norm = 0.0;
   };
-  Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators, Device& device,
-           ExecutorStreams streams, const Options& options);
+  Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
+           Device& device, ExecutorStreams streams, const Options& options);
   ~Executor();
 
   // A training step. update: the number of the update it makes where it is not skipped.

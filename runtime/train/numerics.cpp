@@ -13,10 +13,13 @@ namespace tessera {
 std::string NumericsRecord::json() const {
   return fmt::format(
       R"({{"instruction_set":"{}","device":"{}","matmul_library":"{}","lanes":{},"tp_splits":{},"precision":"{}","micro_batch_size":{},"reduce":"{}","kernel_digest":"{}"}})",
-      instruction_set, device, matmul_library, lanes, tp_splits, precision, micro_batch_size, reduce, hex64(kernel_digest));
+      instruction_set, device, matmul_library, lanes, tp_splits, precision, micro_batch_size, reduce,
+      hex64(kernel_digest));
 }
 
-std::uint64_t NumericsRecord::hash() const { return hash_string(json()); }
+std::uint64_t NumericsRecord::hash() const {
+  return hash_string(json());
+}
 
 NumericsRecord make_numerics_record(const JobConfig& config, const ResolvedBatch& batch, StreamView compute) {
   NumericsRecord record;

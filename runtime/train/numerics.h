@@ -17,9 +17,9 @@ struct NumericsRecord {
   std::string matmul_library;   // "oneDNN 2.6.3"
   std::int64_t lanes = 1;
   std::int64_t tp_splits = 1;
-  std::string precision;        // compute/reduce: "fp32/fp32"
+  std::string precision;  // compute/reduce: "fp32/fp32"
   std::int64_t micro_batch_size = 1;
-  std::string reduce;           // fsdp.reduce
+  std::string reduce;  // fsdp.reduce
   std::uint64_t kernel_digest = 0;
 
   std::uint64_t hash() const;

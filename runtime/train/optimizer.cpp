@@ -20,7 +20,8 @@ std::span<float> part(std::span<float> shard, const ShardSlice& slice) {
 }
 
 // The sum over chunks of a slice's hash; any order gives the same sum.
-std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardSlice& slice, std::span<const float> values) {
+std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardSlice& slice,
+                         std::span<const float> values) {
   constexpr std::int64_t kChunk = 1 << 16;
   const std::uint64_t name_hash = hash_string(name);
   const std::int64_t num_chunks = (slice.size + kChunk - 1) / kChunk;
@@ -29,7 +30,8 @@ std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardS
     const std::int64_t first = chunk * kChunk;
     const std::int64_t size = std::min(kChunk, slice.size - first);
     sums[static_cast<std::size_t>(chunk)] =
-        state_hash_part(name_hash, static_cast<std::uint64_t>(slice.parameter_offset + first), values.data() + first, static_cast<std::size_t>(size));
+        state_hash_part(name_hash, static_cast<std::uint64_t>(slice.parameter_offset + first), values.data() + first,
+                        static_cast<std::size_t>(size));
   });
   std::uint64_t total = 0;
   for (const std::uint64_t sum : sums) total += sum;
@@ -38,7 +40,8 @@ std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardS
 
 }  // namespace
 
-AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator, StreamView compute)
+AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator,
+                               StreamView compute)
     : config_(config), model_(model) {
   std::vector<bool> used(config.groups.size(), false);
   std::vector<std::regex> patterns;
@@ -68,7 +71,8 @@ AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& mode
   }
   for (int u = 0; u < model.num_units(); ++u) {
     const auto bytes = static_cast<std::size_t>(model.unit(u).layout().shard_size) * sizeof(float);
-    UnitMoments moments{allocator.allocate(bytes, MemoryCategory::kOptimizer, compute), allocator.allocate(bytes, MemoryCategory::kOptimizer, compute)};
+    UnitMoments moments{allocator.allocate(bytes, MemoryCategory::kOptimizer, compute),
+                        allocator.allocate(bytes, MemoryCategory::kOptimizer, compute)};
     std::ranges::fill(moments.m.span<float>(), 0.0F);
     std::ranges::fill(moments.v.span<float>(), 0.0F);
     moments_.push_back(std::move(moments));

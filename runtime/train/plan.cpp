@@ -31,7 +31,8 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
                    {"accumulation", plan.batch.accumulation},
                    {"lanes_per_rank", plan.batch.lanes_per_rank},
                    {"micro_batches_per_rank", plan.batch.micro_batches_per_rank}};
-  for (const Group& group : canonical_groups(plan.mesh)) json["groups"].push_back({{"name", group.name()}, {"members", group.members}});
+  for (const Group& group : canonical_groups(plan.mesh))
+    json["groups"].push_back({{"name", group.name()}, {"members", group.members}});
   json["num_parameters"] = plan.model.num_parameters();
   for (const ParameterSpec& p : plan.model.parameters) {
     std::vector<std::int64_t> shape;
@@ -40,7 +41,10 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   }
   for (const UnitSpec& unit : plan.units) {
     const ShardLayout layout = make_shard_layout(plan.model, unit, plan.mesh.dp);
-    json["units"].push_back({{"name", unit.name}, {"shard_size", layout.shard_size}, {"flat_size", layout.flat_size()}, {"parameters", unit.parameters}});
+    json["units"].push_back({{"name", unit.name},
+                             {"shard_size", layout.shard_size},
+                             {"flat_size", layout.flat_size()},
+                             {"parameters", unit.parameters}});
   }
   json["state_bytes"] = plan.state_bytes();
   json["predicted_bytes"] = plan.predicted_bytes();
@@ -54,7 +58,8 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank, int num_threads) {
+Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank,
+               int num_threads) {
   Plan plan;
   plan.batch = batch;
   plan.mesh = mesh;
@@ -73,8 +78,9 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   for (const Group& group : canonical_groups(mesh)) {
     if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) options.shard_group = group.name();
   }
-  const std::string where = fmt::format("of logical rank {}: {}; {} units; {} micro-batches in {} lanes", logical_rank, mesh.str(), plan.units.size(),
-                                        batch.micro_batches_per_rank, batch.lanes_per_rank);
+  const std::string where =
+      fmt::format("of logical rank {}: {}; {} units; {} micro-batches in {} lanes", logical_rank, mesh.str(),
+                  plan.units.size(), batch.micro_batches_per_rank, batch.lanes_per_rank);
   options.title = "step program " + where;
   plan.program = build_training_program(plan.model, plan.units, options);
   options.title = "evaluation program " + where;
@@ -103,7 +109,8 @@ std::int64_t Plan::predicted_bytes() const {
   std::int64_t shards = 0, flat = 0, full = 0, root = 0, largest = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const ShardLayout layout = make_shard_layout(model, units[u], mesh.dp);
-    const std::int64_t lookup = layout.tied_slot < 0 ? 0 : layout.slots[static_cast<std::size_t>(layout.tied_slot)].size;
+    const std::int64_t lookup =
+        layout.tied_slot < 0 ? 0 : layout.slots[static_cast<std::size_t>(layout.tied_slot)].size;
     shards += 4 * layout.shard_size;
     flat += 4 * layout.flat_size();
     full += 4 * (layout.flat_size() + lookup);
@@ -111,15 +118,20 @@ std::int64_t Plan::predicted_bytes() const {
   }
   // Full parameters at once: the root, the current unit and those in flight; all where none is resharded after forward.
   const std::int64_t lookups = full - flat;
-  const std::int64_t gathered = mesh.dp == 1 ? 0 : reshard_after_forward ? root + (1 + max_inflight_all_gathers) * largest : flat;
+  const std::int64_t gathered = mesh.dp == 1            ? 0
+                                : reshard_after_forward ? root + (1 + max_inflight_all_gathers) * largest
+                                                        : flat;
   // One micro-batch: a unit's full gradient goes as soon as it is reduced. More: they wait for the last, one per open node of the lane tree.
-  const std::int64_t gradients = batch.micro_batches_per_rank == 1
-                                     ? (mesh.dp > 1 ? shards + root + largest + lookups : full)
-                                     : full * (1 + std::bit_width(static_cast<std::uint64_t>(batch.lanes_per_rank)) - 1);
+  const std::int64_t gradients =
+      batch.micro_batches_per_rank == 1
+          ? (mesh.dp > 1 ? shards + root + largest + lookups : full)
+          : full * (1 + std::bit_width(static_cast<std::uint64_t>(batch.lanes_per_rank)) - 1);
   return 3 * shards + gradients + gathered + saved + workspace;
 }
 
-std::string Plan::json() const { return plan_json(*this).dump(1) + "\n"; }
+std::string Plan::json() const {
+  return plan_json(*this).dump(1) + "\n";
+}
 
 std::string Plan::json(const NumericsRecord& numerics) const {
   nlohmann::ordered_json json = plan_json(*this);
@@ -130,16 +142,18 @@ std::string Plan::json(const NumericsRecord& numerics) const {
 std::string Plan::header(const TrainContext& context, const std::string& data_note, std::int64_t num_steps) const {
   const JobConfig& c = context.config;
   const std::string norm = c.model.norm == "rmsnorm" ? "Llama family" : "GPT-2 family";
-  std::string text = fmt::format("tessera  {} | {}, {} layers × {} wide, {} heads, {} tokens of {} | {} parameters\n", c.run.name, norm, c.model.num_layers,
-                                 c.model.hidden_size, c.model.num_heads, c.model.seq_len, c.model.vocab_size, format_count(model.num_parameters()));
+  std::string text = fmt::format("tessera  {} | {}, {} layers × {} wide, {} heads, {} tokens of {} | {} parameters\n",
+                                 c.run.name, norm, c.model.num_layers, c.model.hidden_size, c.model.num_heads,
+                                 c.model.seq_len, c.model.vocab_size, format_count(model.num_parameters()));
   text += fmt::format("mesh     {} | {} units, {} | placement canonical\n", mesh.str(), units.size(), c.fsdp.strategy);
   if (!context.topology_summary.empty()) text += fmt::format("topology {}\n", context.topology_summary);
-  text += fmt::format("batch    {} = dp {} × micro {} × accumulate {} | lanes {}", c.batch.global_batch_size, mesh.dp, c.batch.micro_batch_size,
-                      batch.micro_batches_per_rank, batch.lanes);
+  text += fmt::format("batch    {} = dp {} × micro {} × accumulate {} | lanes {}", c.batch.global_batch_size, mesh.dp,
+                      c.batch.micro_batch_size, batch.micro_batches_per_rank, batch.lanes);
   text += fmt::format(" (dp that fit: {})\n", fmt::join(dp_values_that_fit(c, batch.lanes), ", "));
   text += fmt::format("data     {} | {} steps\n", data_note, num_steps);
   text += fmt::format("device   {} | {}\n", context.device_summary, context.factory.backend());
-  text += fmt::format("memory   {} predicted per rank, {} of it parameters, gradients and moments\n", format_bytes(predicted_bytes()), format_bytes(state_bytes()));
+  text += fmt::format("memory   {} predicted per rank, {} of it parameters, gradients and moments\n",
+                      format_bytes(predicted_bytes()), format_bytes(state_bytes()));
   text += fmt::format("run      {}", context.run_directory);
   return text;
 }

@@ -38,6 +38,7 @@ struct Plan {
 };
 
 // A pure function of its arguments.
-Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank, int num_threads);
+Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank,
+               int num_threads);
 
 }  // namespace tessera

@@ -24,7 +24,8 @@ std::string format_bytes(std::int64_t bytes) {
 
 std::string format_count(std::int64_t count) {
   std::string digits = std::to_string(count < 0 ? -count : count);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
   return count < 0 ? "-" + digits : digits;
 }
 
@@ -61,7 +62,8 @@ void Reporter::write(const std::string& line) {
 
 void Reporter::start(std::int64_t step, const std::string& state_hash) {
   if (metrics_ == nullptr) return;
-  write(ordered_json{{"kind", "start"}, {"step", step}, {"time", unix_seconds()}, {"state_hash", state_hash}}.dump() + "\n");
+  write(ordered_json{{"kind", "start"}, {"step", step}, {"time", unix_seconds()}, {"state_hash", state_hash}}.dump() +
+        "\n");
 }
 
 void Reporter::step(const StepMetrics& m) {
@@ -88,10 +90,11 @@ void Reporter::step(const StepMetrics& m) {
   write(json.dump() + "\n");
   if (progress_ == ProgressMode::kQuiet) return;
   const int width = static_cast<int>(std::to_string(num_steps_).size());
-  const std::string line = fmt::format(
-      "step {:>{}}/{} | loss {:.4f} | norm {:.2f} | lr {:.1e} | {} | {} tok/s | mem {} | eta {}", m.step, width, num_steps_, m.loss, m.grad_norm,
-      m.learning_rate, format_seconds(m.step_seconds), format_count(static_cast<std::int64_t>(m.tokens_per_second)),
-      format_bytes(m.memory_allocated_peak), format_eta(m.step_seconds * static_cast<double>(num_steps_ - m.step)));
+  const std::string line =
+      fmt::format("step {:>{}}/{} | loss {:.4f} | norm {:.2f} | lr {:.1e} | {} | {} tok/s | mem {} | eta {}", m.step,
+                  width, num_steps_, m.loss, m.grad_norm, m.learning_rate, format_seconds(m.step_seconds),
+                  format_count(static_cast<std::int64_t>(m.tokens_per_second)), format_bytes(m.memory_allocated_peak),
+                  format_eta(m.step_seconds * static_cast<double>(num_steps_ - m.step)));
   if (progress_ == ProgressMode::kPlain) {
     std::fputs((line + "\n").c_str(), stdout);
   } else {
@@ -113,7 +116,11 @@ void Reporter::skip(std::int64_t step, const std::vector<int>& world_ranks) {
 
 void Reporter::validation(std::int64_t step, double loss) {
   if (metrics_ == nullptr) return;
-  const ordered_json json = {{"kind", "validation"}, {"step", step}, {"time", unix_seconds()}, {"validation_loss", loss}, {"validation_perplexity", math::exp(loss)}};
+  const ordered_json json = {{"kind", "validation"},
+                             {"step", step},
+                             {"time", unix_seconds()},
+                             {"validation_loss", loss},
+                             {"validation_perplexity", math::exp(loss)}};
   const std::string text = fmt::format("validation after step {}: loss {:.4f}", step, loss);
   write(json.dump() + "\n");
   print(text);

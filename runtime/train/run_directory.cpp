@@ -20,7 +20,8 @@ namespace {
 
 // What this program writes into a run directory (docs/run-directory.md).
 bool is_of_a_run(const std::string& name) {
-  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", ".nonce", "config.yaml.tmp", "plan.json.tmp", ".nonce.tmp"}) {
+  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", ".nonce",
+                           "config.yaml.tmp", "plan.json.tmp", ".nonce.tmp"}) {
     if (name == ours) return true;
   }
   return false;
@@ -28,12 +29,17 @@ bool is_of_a_run(const std::string& name) {
 
 }  // namespace
 
-std::string RunDirectory::log(int world_rank) const { return fmt::format("{}/logs/rank-{:05}.log", path_, world_rank); }
-std::string RunDirectory::collective_log(int world_rank) const { return fmt::format("{}/collectives/rank-{:05}.log", path_, world_rank); }
+std::string RunDirectory::log(int world_rank) const {
+  return fmt::format("{}/logs/rank-{:05}.log", path_, world_rank);
+}
+std::string RunDirectory::collective_log(int world_rank) const {
+  return fmt::format("{}/collectives/rank-{:05}.log", path_, world_rank);
+}
 
 int RunDirectory::prepare() const {
   try {
-    if (fs::exists(path_) && !fs::is_directory(path_)) throw DeviceError(fmt::format("run directory {}: is not a directory", path_));
+    if (fs::exists(path_) && !fs::is_directory(path_))
+      throw DeviceError(fmt::format("run directory {}: is not a directory", path_));
     fs::create_directories(path_);
     std::vector<fs::path> old;
     std::string stranger;
@@ -45,9 +51,11 @@ int RunDirectory::prepare() const {
         stranger = name;
       }
     }
-    const bool holds_a_run = fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
+    const bool holds_a_run =
+        fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
     if (!stranger.empty() && !holds_a_run) {
-      throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger), "choose a directory that is empty or holds a run");
+      throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger),
+                        "choose a directory that is empty or holds a run");
     }
     int attempt = 0;
     if (!old.empty()) {
@@ -65,7 +73,9 @@ int RunDirectory::prepare() const {
   }
 }
 
-void RunDirectory::write_nonce(std::uint64_t nonce) const { write_file(path_ + "/.nonce", hex64(nonce)); }
+void RunDirectory::write_nonce(std::uint64_t nonce) const {
+  write_file(path_ + "/.nonce", hex64(nonce));
+}
 
 void RunDirectory::check_visible(std::uint64_t nonce) const {
   std::ifstream file(path_ + "/.nonce");

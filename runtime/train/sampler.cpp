@@ -12,17 +12,23 @@ struct Sampler::Window {
   Executor executor;
   StepProgram program;
 
-  Window(std::int64_t size, const ModelConfig& model_config, const LossConfig& loss, ShardedModel& model, CommunicatorSet& communicators, Device& device,
-         ExecutorStreams streams, const std::string& shard_group)
+  Window(std::int64_t size, const ModelConfig& model_config, const LossConfig& loss, ShardedModel& model,
+         CommunicatorSet& communicators, Device& device, ExecutorStreams streams, const std::string& shard_group)
       : length(size),
         runner(model_config, loss, 1, device, streams.compute),
         executor(model, nullptr, runner, communicators, device, streams, {}),
-        program(build_token_program(model.model(), model.unit_specs(), {.shard_group = shard_group, .title = "token program"})) {}
+        program(build_token_program(model.model(), model.unit_specs(),
+                                    {.shard_group = shard_group, .title = "token program"})) {}
 };
 
-Sampler::Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device, ExecutorStreams streams,
-                 const std::string& shard_group)
-    : config_(config), model_(model), communicators_(communicators), device_(device), streams_(streams), shard_group_(shard_group) {}
+Sampler::Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
+                 ExecutorStreams streams, const std::string& shard_group)
+    : config_(config),
+      model_(model),
+      communicators_(communicators),
+      device_(device),
+      streams_(streams),
+      shard_group_(shard_group) {}
 
 Sampler::~Sampler() = default;
 
@@ -37,11 +43,13 @@ Sampler::Window& Sampler::window_for(std::int64_t length) {
   }
   ModelConfig model_config = config_.model;
   model_config.seq_len = size;
-  windows_.push_back(std::make_unique<Window>(size, model_config, config_.loss, model_, communicators_, device_, streams_, shard_group_));
+  windows_.push_back(std::make_unique<Window>(size, model_config, config_.loss, model_, communicators_, device_,
+                                              streams_, shard_group_));
   return *windows_.back();
 }
 
-std::vector<std::uint32_t> Sampler::generate(std::vector<std::uint32_t> text, const SamplerOptions& options, std::int64_t step) {
+std::vector<std::uint32_t> Sampler::generate(std::vector<std::uint32_t> text, const SamplerOptions& options,
+                                             std::int64_t step) {
   const std::size_t prompt_size = text.size();
   std::vector<float> logits(static_cast<std::size_t>(config_.model.vocab_size));
   for (std::int64_t n = 0; n < options.num_tokens; ++n) {
@@ -54,7 +62,8 @@ std::vector<std::uint32_t> Sampler::generate(std::vector<std::uint32_t> text, co
     batch.targets.assign(static_cast<std::size_t>(window.length), static_cast<std::int32_t>(config_.loss.ignore_index));
     std::copy(text.end() - context, text.end(), batch.tokens.begin());
     window.executor.logits(window.program, {.step = step, .batch = &batch, .logits_row = context - 1}, logits);
-    text.push_back(static_cast<std::uint32_t>(sample_token(logits, options.sampling, static_cast<std::int64_t>(text.size()))));
+    text.push_back(
+        static_cast<std::uint32_t>(sample_token(logits, options.sampling, static_cast<std::int64_t>(text.size()))));
   }
   return {text.begin() + static_cast<std::ptrdiff_t>(prompt_size), text.end()};
 }

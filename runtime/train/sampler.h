@@ -21,12 +21,13 @@ struct SamplerOptions {
 class Sampler {
  public:
   // runs_on: the executor's parts; model_config's seq_len bounds the context.
-  Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device, ExecutorStreams streams,
-          const std::string& shard_group);
+  Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
+          ExecutorStreams streams, const std::string& shard_group);
   ~Sampler();
 
   // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens.
-  std::vector<std::uint32_t> generate(std::vector<std::uint32_t> prompt, const SamplerOptions& options, std::int64_t step);
+  std::vector<std::uint32_t> generate(std::vector<std::uint32_t> prompt, const SamplerOptions& options,
+                                      std::int64_t step);
 
  private:
   struct Window;  // a runner and program for one context length

@@ -45,9 +45,12 @@ class Trainer {
 
   ExitCode run() {
     connect();
-    same_everywhere(hash_string(to_yaml(config_)), ExitCode::kUsage, "config: ranks were given different jobs; hint: one file and the same --set on every rank");
+    same_everywhere(hash_string(to_yaml(config_)), ExitCode::kUsage,
+                    "config: ranks were given different jobs; hint: one file and the same --set on every rank");
     agreed([&] { open_data(); });
-    same_everywhere(data_digest_, ExitCode::kData, "data: ranks see different files under data.train or data.validation; hint: one file system, one working directory");
+    same_everywhere(data_digest_, ExitCode::kData,
+                    "data: ranks see different files under data.train or data.validation; hint: one file system, one "
+                    "working directory");
     agreed([&] { build(); });
     // Only a job that can start touches what an earlier run left.
     agreed([&] { open_run_directory(); });
@@ -87,13 +90,21 @@ class Trainer {
   }
 
   std::uint64_t agree_min(std::uint64_t value, const char* what) {
-    world().all_reduce({.data = &value, .count = 1, .dtype = DType::kUInt64, .reduce = ReduceOp::kMin, .tag = {.what = what, .phase = "start"}}, reduce_.view()).synchronize();
+    world()
+        .all_reduce({.data = &value,
+                     .count = 1,
+                     .dtype = DType::kUInt64,
+                     .reduce = ReduceOp::kMin,
+                     .tag = {.what = what, .phase = "start"}},
+                    reduce_.view())
+        .synchronize();
     return value;
   }
 
   void connect() {
     communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, call_log_);
-    same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal, "groups: ranks have different lists of groups");
+    same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal,
+                    "groups: ranks have different lists of groups");
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
     const auto isa = static_cast<Isa>(agree_min(static_cast<std::uint64_t>(current_isa()), "instruction set"));
     if (isa != current_isa()) set_isa(isa);
@@ -111,8 +122,14 @@ class Trainer {
         failure = std::current_exception();  // rethrown after the broadcast that the others wait in
       }
     }
-    world().broadcast({.data = &nonce, .count = 1, .dtype = DType::kUInt64, .root = logical_of_first(), .tag = {.what = "run directory", .phase = "start"}},
-                      reduce_.view()).synchronize();
+    world()
+        .broadcast({.data = &nonce,
+                    .count = 1,
+                    .dtype = DType::kUInt64,
+                    .root = logical_of_first(),
+                    .tag = {.what = "run directory", .phase = "start"}},
+                   reduce_.view())
+        .synchronize();
     if (failure) std::rethrow_exception(failure);
     if (nonce != 0) {
       directory_.check_visible(nonce);
@@ -135,28 +152,36 @@ class Trainer {
     const ModelConfig& model = config_.model;
     const int dp_rank = coordinates_of(context_.mesh, logical_rank_).dp;
     TokenDataset dataset(config_.data.train, model.seq_len, model.vocab_size);
-    const SequenceOrder order(dataset.num_sequences(), config_.batch.global_batch_size, config_.run.seed, config_.data.shuffle);
+    const SequenceOrder order(dataset.num_sequences(), config_.batch.global_batch_size, config_.run.seed,
+                              config_.data.shuffle);
     num_steps_ = config_.run.steps.value_or(std::numeric_limits<std::int64_t>::max());
     if (config_.run.epochs) num_steps_ = std::min(num_steps_, *config_.run.epochs * order.batches_per_epoch());
-    data_log_ = fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(), dataset.num_sequences(),
-                          order.batches_per_epoch(), order.dropped_per_epoch());
-    data_note_ = fmt::format("{} tokens, {} batches per epoch", format_count(dataset.num_tokens()), format_count(order.batches_per_epoch()));
-    if (order.dropped_per_epoch() > 0) data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
+    data_log_ =
+        fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(),
+                    dataset.num_sequences(), order.batches_per_epoch(), order.dropped_per_epoch());
+    data_note_ = fmt::format("{} tokens, {} batches per epoch", format_count(dataset.num_tokens()),
+                             format_count(order.batches_per_epoch()));
+    if (order.dropped_per_epoch() > 0)
+      data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
     data_digest_ = digest_of(dataset);
     loader_.emplace(std::move(dataset), order, config_.batch, context_.batch, model.seq_len, dp_rank);
     if (!config_.data.validation.empty()) {
       std::vector<DataSource> sources;
       for (const std::string& path : config_.data.validation) sources.push_back({path, 1.0});
       TokenDataset validation(sources, model.seq_len, model.vocab_size);
-      if (validation.num_sequences() == 0) throw DataError(fmt::format("data.validation: no file holds seq_len + 1 = {} tokens", model.seq_len + 1));
+      if (validation.num_sequences() == 0)
+        throw DataError(fmt::format("data.validation: no file holds seq_len + 1 = {} tokens", model.seq_len + 1));
       data_digest_ = mix64(data_digest_ ^ digest_of(validation));
-      evaluation_.emplace(std::move(validation), config_.batch, context_.batch, model, config_.loss.ignore_index, dp_rank);
+      evaluation_.emplace(std::move(validation), config_.batch, context_.batch, model, config_.loss.ignore_index,
+                          dp_rank);
     }
     if (config_.run.sample_every > 0) {
-      if (config_.data.tokenizer.empty()) throw ConfigError("run.sample_every: text needs data.tokenizer", "data.tokenizer: bytes, or a *.model");
+      if (config_.data.tokenizer.empty())
+        throw ConfigError("run.sample_every: text needs data.tokenizer", "data.tokenizer: bytes, or a *.model");
       tokenizer_ = load_tokenizer(config_.data.tokenizer);
       if (tokenizer_->vocab_size() > model.vocab_size) {
-        throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(), tokenizer_->vocab_size(), model.vocab_size));
+        throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(),
+                                      tokenizer_->vocab_size(), model.vocab_size));
       }
     }
   }
@@ -178,18 +203,23 @@ class Trainer {
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
     allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
-    if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && communicators_->shard_group().members.size() > 1) {
+    if (MemoryResource* shared = context_.factory.shared_memory();
+        shared != nullptr && communicators_->shard_group().members.size() > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
       allocator.set_resource(MemoryCategory::kParameters, *shared);
       allocator.set_resource(MemoryCategory::kGradients, *shared);
     }
     const int shard = communicators_->shard_group().position_of(logical_rank_);
-    model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units, static_cast<int>(communicators_->shard_group().members.size()), shard, allocator, compute);
+    model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units,
+                                            static_cast<int>(communicators_->shard_group().members.size()), shard,
+                                            allocator, compute);
     model_->initialise(config_.run.seed, compute);
     optimizer_ = std::make_unique<AdamWOptimizer>(config_.optimizer, *model_, allocator, compute);
-    runner_ = std::make_unique<GptRunner>(config_.model, config_.loss, config_.batch.micro_batch_size, context_.device, compute);
-    executor_ = std::make_unique<Executor>(*model_, optimizer_.get(), *runner_, *communicators_, context_.device, streams(),
-                                           Executor::Options{.ignore_index = config_.loss.ignore_index, .clip_norm = config_.optimizer.clip_norm});
+    runner_ = std::make_unique<GptRunner>(config_.model, config_.loss, config_.batch.micro_batch_size, context_.device,
+                                          compute);
+    executor_ = std::make_unique<Executor>(
+        *model_, optimizer_.get(), *runner_, *communicators_, context_.device, streams(),
+        Executor::Options{.ignore_index = config_.loss.ignore_index, .clip_norm = config_.optimizer.clip_norm});
     numerics_ = make_numerics_record(config_, context_.batch, compute);
   }
 
@@ -199,9 +229,13 @@ class Trainer {
     const std::uint64_t smallest = agree_min(record, "numerics");
     const std::uint64_t largest = ~agree_min(~record, "numerics");
     reporter_->print(plan_.header(context_, data_note_, num_steps_));
-    if (attempt_ > 0) reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}", directory_.path(), attempt_));
+    if (attempt_ > 0)
+      reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}",
+                                   directory_.path(), attempt_));
     if (smallest != largest) {
-      log::warn("numerics: ranks differ in instruction set, library or kernel results; the promise of equal bits is off for this run");
+      log::warn(
+          "numerics: ranks differ in instruction set, library or kernel results; the promise of equal bits is off for "
+          "this run");
     }
     log::info(data_log_);
     log::info("numerics: " + numerics_.json());
@@ -210,14 +244,17 @@ class Trainer {
 
   std::string hash() {
     std::uint64_t sum = optimizer_->state_hash(compute_.view());
-    world().all_reduce({.data = &sum, .count = 1, .dtype = DType::kUInt64, .tag = {.what = "state_hash", .phase = "hash"}}, reduce_.view()).synchronize();
+    world()
+        .all_reduce({.data = &sum, .count = 1, .dtype = DType::kUInt64, .tag = {.what = "state_hash", .phase = "hash"}},
+                    reduce_.view())
+        .synchronize();
     return hex64(sum);
   }
 
   ExitCode loop() {
     if (config_.run.evaluate_every > 0) evaluate(0);
-    std::int64_t step = 0;      // updates made
-    std::int64_t batch = 0;     // batches consumed: a skipped update consumes its batch
+    std::int64_t step = 0;   // updates made
+    std::int64_t batch = 0;  // batches consumed: a skipped update consumes its batch
     std::int64_t skipped = 0, skipped_in_a_row = 0;
     while (step < num_steps_) {
       if (config_.run.epochs && loader_->order().epoch_of(batch) >= *config_.run.epochs) break;
@@ -226,8 +263,12 @@ class Trainer {
       const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
-      const StepOutcome outcome = executor_->train(
-          plan_.program, {.step = step + 1, .batch = &data, .stop_requested = context_.stop_requested && context_.stop_requested(), .learning_rate = rate, .schedule_factor = schedule_factor(rate, step + 1)});
+      const StepOutcome outcome =
+          executor_->train(plan_.program, {.step = step + 1,
+                                           .batch = &data,
+                                           .stop_requested = context_.stop_requested && context_.stop_requested(),
+                                           .learning_rate = rate,
+                                           .schedule_factor = schedule_factor(rate, step + 1)});
       const double ended = monotonic_seconds();
       ++batch;
       if (!outcome.updated) {
@@ -242,7 +283,8 @@ class Trainer {
       }
       if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
       if (outcome.stop && step < num_steps_) {
-        reporter_->print(fmt::format("stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
+        reporter_->print(fmt::format(
+            "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
         last_step_ = step;
         return ExitCode::kStoppedUnsaved;
       }
@@ -273,31 +315,35 @@ class Trainer {
     std::ranges::sort(ranks);
     const std::string names = fmt::format("{}", fmt::join(ranks, ", "));
     if (config_.run.on_nonfinite == "stop") {
-      throw AgreedError(ExitCode::kNonFinite, 0, fmt::format("step {}: loss or gradient is not finite on rank {}", step, names));
+      throw AgreedError(ExitCode::kNonFinite, 0,
+                        fmt::format("step {}: loss or gradient is not finite on rank {}", step, names));
     }
     if (first()) reporter_->skip(step, ranks);
     if (in_a_row >= kMaxSkipsInARow) {
-      throw AgreedError(ExitCode::kNonFinite, 0, fmt::format("step {}: {} updates in a row were not finite, the last on rank {}", step, in_a_row, names));
+      throw AgreedError(
+          ExitCode::kNonFinite, 0,
+          fmt::format("step {}: {} updates in a row were not finite, the last on rank {}", step, in_a_row, names));
     }
   }
 
-  void report(std::int64_t step, std::int64_t batch, std::int64_t skipped, double rate, const StepOutcome& outcome, double step_seconds, double data_seconds) {
+  void report(std::int64_t step, std::int64_t batch, std::int64_t skipped, double rate, const StepOutcome& outcome,
+              double step_seconds, double data_seconds) {
     const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_len;
     unlogged_ = StepMetrics{.step = step,
-                     .loss = outcome.loss,
-                     .max_loss = outcome.max_loss,
-                     .learning_rate = rate,
-                     .grad_norm = outcome.grad_norm,
-                     .tokens = tokens,
-                     .tokens_seen = batch * tokens,
-                     .epoch = loader_->order().epoch_of(batch - 1),
-                     .tokens_per_second = static_cast<double>(tokens) / step_seconds,
-                     .step_seconds = step_seconds,
-                     .data_seconds = data_seconds,
-                     .tflops = plan_.step_flops() / step_seconds / 1e12,
-                     .memory_allocated_peak = outcome.allocated_peak,
-                     .memory_reserved_peak = outcome.reserved_peak,
-                     .skipped_steps = skipped};
+                            .loss = outcome.loss,
+                            .max_loss = outcome.max_loss,
+                            .learning_rate = rate,
+                            .grad_norm = outcome.grad_norm,
+                            .tokens = tokens,
+                            .tokens_seen = batch * tokens,
+                            .epoch = loader_->order().epoch_of(batch - 1),
+                            .tokens_per_second = static_cast<double>(tokens) / step_seconds,
+                            .step_seconds = step_seconds,
+                            .data_seconds = data_seconds,
+                            .tflops = plan_.step_flops() / step_seconds / 1e12,
+                            .memory_allocated_peak = outcome.allocated_peak,
+                            .memory_reserved_peak = outcome.reserved_peak,
+                            .skipped_steps = skipped};
     const bool hashed = due(config_.run.hash_every, step);
     if (hashed || due(config_.run.log_every, step)) log_step(hashed);
   }
@@ -321,14 +367,19 @@ class Trainer {
       total.sum.merge(losses.sum);
       total.num_targets += losses.num_targets;
     }
-    reporter_->validation(step, total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
+    reporter_->validation(step,
+                          total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
   }
 
   void sample(std::int64_t step) {
-    if (!sampler_) sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(), communicators_->shard_group().name());
+    if (!sampler_)
+      sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(),
+                       communicators_->shard_group().name());
     std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
-    SamplerOptions options{.num_tokens = kSampleTokens, .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
+    SamplerOptions options{
+        .num_tokens = kSampleTokens,
+        .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
     std::vector<std::uint32_t> text = sampler_->generate(prompt, options, step);
     // A vocabulary padded beyond the tokenizer has ids without text.
     std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
@@ -395,7 +446,9 @@ ExitCode run_trainer(const TrainContext& context) {
 }  // namespace
 
 ExitCode train(const TrainContext& context) {
-  const auto give_back = [&] { context.device.allocator().trim(); };  // segments of the factory's shared memory go before the factory does
+  const auto give_back = [&] {
+    context.device.allocator().trim();
+  };  // segments of the factory's shared memory go before the factory does
   try {
     const ExitCode code = run_trainer(context);
     give_back();

@@ -28,7 +28,8 @@ struct TrainContext {
   std::string device_summary;    // for the header: "cpu, 2 threads, cpuset 0-1"
   std::string topology_summary;  // for the header: what mesh.topology describes
   int num_threads = 1;
-  CommunicatorFactory& factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
+  CommunicatorFactory&
+      factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
   Device& device;
   ProgressMode progress = ProgressMode::kPlain;
   std::function<bool()> stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step
@@ -47,7 +48,8 @@ ExitCode train(const TrainContext& context);
 // Thrown by train() on every rank at once after the ranks agreed on an error of one of them: print on `rank` only, then leave in order.
 class AgreedError final : public std::runtime_error {
  public:
-  AgreedError(ExitCode code, int world_rank, const std::string& line) : std::runtime_error(line), exit_code(code), rank(world_rank) {}
+  AgreedError(ExitCode code, int world_rank, const std::string& line)
+      : std::runtime_error(line), exit_code(code), rank(world_rank) {}
   ExitCode exit_code;
   int rank;  // world rank that found it
 };

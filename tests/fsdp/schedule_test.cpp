@@ -21,31 +21,83 @@ StepProgram training(int num_blocks, const std::string& wrap, const ScheduleOpti
 TEST(Schedule, BackwardPreIsThisList) {
   const StepProgram program = training(2, "block", {});
   EXPECT_EQ(program.texts(), (Texts{"agree tokens",
-                                    "unshard root", "wait root", "unshard block.0", "forward embedding",
-                                    "wait block.0", "unshard block.1", "forward block.0", "reshard block.0",
-                                    "wait block.1", "forward block.1", "reshard block.1",
-                                    "unshard block.1", "open gradient root", "forward backward head",
-                                    "wait block.1", "unshard block.0", "open gradient block.1", "backward block.1", "reshard block.1", "reduce block.1",
-                                    "wait block.0", "open gradient block.0", "backward block.0", "reshard block.0", "wait reduce block.1", "reduce block.0",
-                                    "backward embedding", "reshard root", "wait reduce block.0", "reduce root", "wait reduce root",
-                                    "agree norm, finite, stop", "update"}));
+                                    "unshard root",
+                                    "wait root",
+                                    "unshard block.0",
+                                    "forward embedding",
+                                    "wait block.0",
+                                    "unshard block.1",
+                                    "forward block.0",
+                                    "reshard block.0",
+                                    "wait block.1",
+                                    "forward block.1",
+                                    "reshard block.1",
+                                    "unshard block.1",
+                                    "open gradient root",
+                                    "forward backward head",
+                                    "wait block.1",
+                                    "unshard block.0",
+                                    "open gradient block.1",
+                                    "backward block.1",
+                                    "reshard block.1",
+                                    "reduce block.1",
+                                    "wait block.0",
+                                    "open gradient block.0",
+                                    "backward block.0",
+                                    "reshard block.0",
+                                    "wait reduce block.1",
+                                    "reduce block.0",
+                                    "backward embedding",
+                                    "reshard root",
+                                    "wait reduce block.0",
+                                    "reduce root",
+                                    "wait reduce root",
+                                    "agree norm, finite, stop",
+                                    "update"}));
 }
 
 TEST(Schedule, BackwardPostIssuesTheNextGatherAfterTheBackwardAndBeforeTheReduce) {
-  const StepProgram program = training(2, "block", {.backward_prefetch = BackwardPrefetch::kPost, .forward_prefetch_depth = 0});
+  const StepProgram program =
+      training(2, "block", {.backward_prefetch = BackwardPrefetch::kPost, .forward_prefetch_depth = 0});
   EXPECT_EQ(program.texts(), (Texts{"agree tokens",
-                                    "unshard root", "wait root", "forward embedding",
-                                    "unshard block.0", "wait block.0", "forward block.0", "reshard block.0",
-                                    "unshard block.1", "wait block.1", "forward block.1", "reshard block.1",
-                                    "open gradient root", "forward backward head", "unshard block.1",
-                                    "wait block.1", "open gradient block.1", "backward block.1", "unshard block.0", "reshard block.1", "reduce block.1",
-                                    "wait block.0", "open gradient block.0", "backward block.0", "reshard block.0", "wait reduce block.1", "reduce block.0",
-                                    "backward embedding", "reshard root", "wait reduce block.0", "reduce root", "wait reduce root",
-                                    "agree norm, finite, stop", "update"}));
+                                    "unshard root",
+                                    "wait root",
+                                    "forward embedding",
+                                    "unshard block.0",
+                                    "wait block.0",
+                                    "forward block.0",
+                                    "reshard block.0",
+                                    "unshard block.1",
+                                    "wait block.1",
+                                    "forward block.1",
+                                    "reshard block.1",
+                                    "open gradient root",
+                                    "forward backward head",
+                                    "unshard block.1",
+                                    "wait block.1",
+                                    "open gradient block.1",
+                                    "backward block.1",
+                                    "unshard block.0",
+                                    "reshard block.1",
+                                    "reduce block.1",
+                                    "wait block.0",
+                                    "open gradient block.0",
+                                    "backward block.0",
+                                    "reshard block.0",
+                                    "wait reduce block.1",
+                                    "reduce block.0",
+                                    "backward embedding",
+                                    "reshard root",
+                                    "wait reduce block.0",
+                                    "reduce root",
+                                    "wait reduce root",
+                                    "agree norm, finite, stop",
+                                    "update"}));
 }
 
 TEST(Schedule, WithoutPrefetchEveryGatherIsWaitedForAtOnce) {
-  const StepProgram program = training(4, "block", {.backward_prefetch = BackwardPrefetch::kNone, .forward_prefetch_depth = 0});
+  const StepProgram program =
+      training(4, "block", {.backward_prefetch = BackwardPrefetch::kNone, .forward_prefetch_depth = 0});
   for (std::size_t n = 0; n < program.instructions.size(); ++n) {
     if (program.instructions[n].op != OpCode::kUnshard) continue;
     ASSERT_EQ(program.instructions[n + 1].op, OpCode::kWaitUnshard) << n;
@@ -58,7 +110,9 @@ TEST(Schedule, TwelveBlocksMake25GathersAnd13ReducesUnderEveryPrefetchPolicyAndL
   for (const BackwardPrefetch prefetch : {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
     for (const int limit : {1, 2, 5}) {
       for (const int depth : {0, 1, 3}) {
-        const StepProgram program = training(12, "block", {.backward_prefetch = prefetch, .forward_prefetch_depth = depth, .max_inflight_all_gathers = limit});
+        const StepProgram program = training(
+            12, "block",
+            {.backward_prefetch = prefetch, .forward_prefetch_depth = depth, .max_inflight_all_gathers = limit});
         EXPECT_EQ(program.count(OpCode::kUnshard), 25);
         EXPECT_EQ(program.count(OpCode::kReduce), 13);
       }
@@ -135,7 +189,8 @@ TEST(Schedule, EveryUnitIsFullWhereItIsUsedAndShardedAtTheEnd) {
     for (const bool reshard : {true, false}) {
       const ModelSpec model = test::tiny_model(7);
       const std::vector<UnitSpec> units = make_units(model, wrap);
-      const StepProgram program = build_training_program(model, units, {.num_micro_batches = 2, .micro_batches_per_lane = 1, .reshard_after_forward = reshard});
+      const StepProgram program = build_training_program(
+          model, units, {.num_micro_batches = 2, .micro_batches_per_lane = 1, .reshard_after_forward = reshard});
       std::map<int, std::size_t> unit_of;
       for (std::size_t u = 0; u < units.size(); ++u) {
         for (const int s : units[u].segments) unit_of[s] = u;
@@ -163,13 +218,17 @@ TEST(Schedule, WaitsPointBackwards) {
 TEST(Schedule, EvaluationGathersEachUnitOnceAndReducesNothing) {
   const ModelSpec model = test::tiny_model(2);
   const StepProgram program = build_evaluation_program(model, make_units(model, "block"), {});
-  EXPECT_EQ(program.texts(), (Texts{"unshard root", "wait root", "unshard block.0", "evaluate embedding", "wait block.0", "unshard block.1", "evaluate block.0",
-                                    "reshard block.0", "wait block.1", "evaluate block.1", "reshard block.1", "evaluate head", "reshard root", "agree loss"}));
+  EXPECT_EQ(program.texts(),
+            (Texts{"unshard root", "wait root", "unshard block.0", "evaluate embedding", "wait block.0",
+                   "unshard block.1", "evaluate block.0", "reshard block.0", "wait block.1", "evaluate block.1",
+                   "reshard block.1", "evaluate head", "reshard root", "agree loss"}));
 }
 
 TEST(Schedule, ThePrintedListNamesCollectiveGroupAndStream) {
   const std::string text = training(1, "block", {.title = "step program"}).str();
-  EXPECT_NE(text.find("   1 unshard root                              all_gather     dp:0     gather"), std::string::npos) << text;
+  EXPECT_NE(text.find("   1 unshard root                              all_gather     dp:0     gather"),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ TEST(ShardLayout, SlicesOfAllShardsAreEveryElementOnce) {
       for (const int shards : {1, 2, 3, 4, 5, 8, 16}) {
         const ShardLayout layout = make_shard_layout(model, unit, shards);
         std::vector<std::vector<int>> seen;
-        for (const ParameterSpec& p : model.parameters) seen.emplace_back(static_cast<std::size_t>(p.shape.num_elements()), 0);
+        for (const ParameterSpec& p : model.parameters)
+          seen.emplace_back(static_cast<std::size_t>(p.shape.num_elements()), 0);
         for (int shard = 0; shard < shards; ++shard) {
           for (const ShardSlice& slice : layout.slices(shard)) {
             EXPECT_LE(slice.shard_offset + slice.size, layout.shard_size);
@@ -65,7 +66,8 @@ TEST(ShardLayout, SlicesOfAllShardsAreEveryElementOnce) {
 
 TEST(ShardLayout, TheLookupSegmentIsCutAtTheShardsBorders) {
   const ModelSpec model = test::tiny_model(1);
-  const ShardLayout layout = make_shard_layout(model, make_units(model, "block")[0], 4);  // shards of 16, the table is 35
+  const ShardLayout layout =
+      make_shard_layout(model, make_units(model, "block")[0], 4);  // shards of 16, the table is 35
   EXPECT_EQ(layout.lookup_counts(), (std::vector<std::uint64_t>{16, 16, 3, 0}));
   const UnitSpec block = make_units(model, "block")[1];
   EXPECT_EQ(make_shard_layout(model, block, 2).lookup_counts(), (std::vector<std::uint64_t>{0, 0}));

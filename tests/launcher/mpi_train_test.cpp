@@ -166,9 +166,13 @@ TEST_F(MpiTrain, StopsUnderLaunchAtAnInterrupt) {
 TEST_F(MpiTrain, AnErrorWhereverItComesIsPrintedOnceAndEndsEveryRank) {  // D9
   write_job(3);
   int refused = 0;
-  for (const char* limit : {"20MiB", "24MiB", "28MiB", "32MiB", "36MiB", "40MiB", "44MiB"}) {  // from building the job to the middle of backward
-    const CommandResult result = train(4, fmt::format("--run-dir {0} --set model.hidden_size=256 --set model.num_layers=4 --set fsdp.forward_prefetch_depth=3 "
-                                                      "--set device.memory_limit={0}", limit));
+  for (const char* limit : {"20MiB", "24MiB", "28MiB", "32MiB", "36MiB", "40MiB",
+                            "44MiB"}) {  // from building the job to the middle of backward
+    const CommandResult result = train(
+        4, fmt::format(
+               "--run-dir {0} --set model.hidden_size=256 --set model.num_layers=4 --set fsdp.forward_prefetch_depth=3 "
+               "--set device.memory_limit={0}",
+               limit));
     if (result.exit_code == 0) continue;  // the job fitted
     ++refused;
     EXPECT_EQ(result.exit_code, 6) << limit << result.err;

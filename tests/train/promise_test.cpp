@@ -16,7 +16,8 @@ class Promise : public ::testing::Test {
   // The promised numbers of one run of the job in one layout.
   std::vector<std::string> numbers(JobConfig config, int world, int threads) {
     config.data.train = {{test::write_tokens(directory_ / "train.bin", 4001, config.model.vocab_size), 1.0}};
-    return test::promised_numbers(test::run_job(config, world, threads, directory_ / ("run" + std::to_string(++runs_))));
+    return test::promised_numbers(
+        test::run_job(config, world, threads, directory_ / ("run" + std::to_string(++runs_))));
   }
 
   TemporaryDirectory directory_;
@@ -32,7 +33,8 @@ TEST_F(Promise, RanksThreadsAndWrapChangeNoBitOfModelT) {
       for (const std::string wrap : {"block", "root"}) {
         JobConfig other = config;
         other.fsdp.wrap = wrap;
-        EXPECT_EQ(numbers(other, world, threads), expected) << world << " ranks, " << threads << " threads, wrap " << wrap;
+        EXPECT_EQ(numbers(other, world, threads), expected)
+            << world << " ranks, " << threads << " threads, wrap " << wrap;
       }
     }
   }
@@ -128,7 +130,8 @@ TEST_F(Promise, ClippingAndEvaluationChangeNoBitAcrossRanks) {
   config.optimizer.clip_norm = 0.05;
   config.optimizer.weight_decay = 0.1;
   config.run.evaluate_every = 2;
-  config.data.validation = {test::write_tokens(directory_ / "validation.bin", 16 * 11 + 1, 64, 9)};  // 11 windows: the last batch is filled
+  config.data.validation = {
+      test::write_tokens(directory_ / "validation.bin", 16 * 11 + 1, 64, 9)};  // 11 windows: the last batch is filled
   const std::vector<std::string> expected = numbers(config, 1, 1);
   EXPECT_EQ(numbers(config, 2, 1), expected);
   EXPECT_EQ(numbers(config, 4, 1), expected);

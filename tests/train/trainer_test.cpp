@@ -30,7 +30,8 @@ class TrainerTest : public ::testing::Test {
   }
   std::vector<json> run(const JobConfig& config, int world = 1) {
     std::vector<json> events;
-    for (const std::string& line : test::run_job(config, world, 1, directory_ / ("run" + std::to_string(++runs_)))) events.push_back(json::parse(line));
+    for (const std::string& line : test::run_job(config, world, 1, directory_ / ("run" + std::to_string(++runs_))))
+      events.push_back(json::parse(line));
     return events;
   }
   std::string run_path() const { return directory_ / ("run" + std::to_string(runs_)); }
@@ -55,12 +56,14 @@ TEST_F(TrainerTest, TheFirstUpdateMovesTheMostMovedWeightByTheLearningRate) {
   double largest = 0;
   test::run_ranks(config, 1, [&](test::RankParts& parts) {
     const TokenDataset dataset(config.data.train, 16, 64);
-    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, 0);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16,
+                             0);
     const StepBatch batch = loader.load(0);
     const std::vector<float> before = parts.gather("block.1.feed_forward.up.weight");
     parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
     const std::vector<float> after = parts.gather("block.1.feed_forward.up.weight");
-    for (std::size_t i = 0; i < before.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(after[i]) - before[i]));
+    for (std::size_t i = 0; i < before.size(); ++i)
+      largest = std::max(largest, std::abs(static_cast<double>(after[i]) - before[i]));
   });
   EXPECT_NEAR(largest, 1e-3, 1e-6);  // 0.744e-3 would mean that the first update counts as the second
 }
@@ -138,7 +141,8 @@ TEST_F(TrainerTest, WeightDecayMovesMatricesAndLeavesNormsAndBiases) {
     config.data.train = {{tokens(std::vector<std::uint32_t>(8 * 16 + 1, 5)), 1.0}};
     test::run_ranks(config, world, [&](test::RankParts& parts) {
       const TokenDataset dataset(config.data.train, 16, 64);
-      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch,
+                               16, parts.rank);
       const StepBatch batch = loader.load(0);
       int decayed = 0, kept = 0;
       std::vector<std::vector<float>> before;
@@ -157,7 +161,7 @@ TEST_F(TrainerTest, WeightDecayMovesMatricesAndLeavesNormsAndBiases) {
         }
         ++(matrix ? decayed : kept);
       }
-      EXPECT_EQ(decayed, 2 + 2 * 6);      // token and position tables; q, k, v, o, up, down per block
+      EXPECT_EQ(decayed, 2 + 2 * 6);         // token and position tables; q, k, v, o, up, down per block
       EXPECT_EQ(kept, 2 * (2 * 2 + 6) + 2);  // two norms and six biases per block; the final norm
     });
   }
@@ -173,14 +177,16 @@ TEST_F(TrainerTest, EveryRowOfATiedTableMovesAndEqualsOneRank) {
   for (const int world : {1, 2, 4}) {
     test::run_ranks(config, world, [&](test::RankParts& parts) {
       const TokenDataset dataset(config.data.train, 16, 67);
-      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+      const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch,
+                               16, parts.rank);
       const StepBatch batch = loader.load(0);
       const std::vector<float> before = parts.gather("embedding.token.weight");
       parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
       const std::vector<float> after = parts.gather("embedding.token.weight");
       if (parts.rank != 0) return;
       for (std::size_t row = 0; row < 67; ++row) {
-        EXPECT_FALSE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * 32), after.begin() + static_cast<std::ptrdiff_t>((row + 1) * 32),
+        EXPECT_FALSE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * 32),
+                                after.begin() + static_cast<std::ptrdiff_t>((row + 1) * 32),
                                 before.begin() + static_cast<std::ptrdiff_t>(row * 32)))
             << "row " << row;
       }
@@ -219,7 +225,10 @@ TEST_F(TrainerTest, ProgramAndRecordedCallsShow25GathersAnd13ReducesPerStepAndRa
       std::map<std::string, int> calls;  // "step op"
       for (std::string line; std::getline(log, line);) {
         std::smatch match;
-        ASSERT_TRUE(std::regex_search(line, match, std::regex("^step (\\d+) seq \\d+ group \\S+ stream \\S+ op (\\S+) count \\d+ dtype \\S+.* tag "))) << line;
+        ASSERT_TRUE(std::regex_search(
+            line, match,
+            std::regex("^step (\\d+) seq \\d+ group \\S+ stream \\S+ op (\\S+) count \\d+ dtype \\S+.* tag ")))
+            << line;
         ++calls[match[1].str() + " " + match[2].str()];
       }
       for (const std::string step : {"1", "2", "3"}) {
@@ -283,14 +292,16 @@ TEST_F(TrainerTest, ANonFiniteStepIsSkippedOnEveryRankAndChangesNoState) {
   config.data.train = {{random_tokens(2001), 1.0}};
   test::run_ranks(config, 2, [&](test::RankParts& parts) {
     const TokenDataset dataset(config.data.train, 16, 64);
-    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, parts.rank);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16,
+                             parts.rank);
     const StepBatch batch = loader.load(0);
     parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 1e-3});
     const std::uint64_t before = parts.optimizer.state_hash(parts.streams.compute);
     float& element = parts.model.unit(1).parameter_shard()[0];
     const float healthy = element;
     if (parts.rank == 1) element = std::numeric_limits<float>::quiet_NaN();
-    const StepOutcome skipped = parts.executor.train(parts.plan.program, {.step = 2, .batch = &batch, .learning_rate = 1e-3});
+    const StepOutcome skipped =
+        parts.executor.train(parts.plan.program, {.step = 2, .batch = &batch, .learning_rate = 1e-3});
     element = healthy;
     EXPECT_FALSE(skipped.updated);
     EXPECT_FALSE(skipped.non_finite_ranks.empty());
@@ -304,13 +315,18 @@ TEST_F(TrainerTest, OptimizerGroupsFreezeByRateAndTheLastMatchCounts) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
   config.optimizer.learning_rate = 0.0;  // everything frozen but …
-  config.optimizer.groups = {{.match = "block", .learning_rate = 5.0}, {.match = "block", .learning_rate = 0.0}, {.match = "final_norm", .learning_rate = 1e-3}};
+  config.optimizer.groups = {{.match = "block", .learning_rate = 5.0},
+                             {.match = "block", .learning_rate = 0.0},
+                             {.match = "final_norm", .learning_rate = 1e-3}};
   test::run_ranks(config, 1, [&](test::RankParts& parts) {
     const TokenDataset dataset(config.data.train, 16, 64);
-    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16, 0);
+    const BatchLoader loader(dataset, SequenceOrder(dataset.num_sequences(), 8, 0, true), config.batch, parts.batch, 16,
+                             0);
     const StepBatch batch = loader.load(0);
-    const auto norm = parts.gather("final_norm.weight"), block = parts.gather("block.0.attention.query.weight"), table = parts.gather("embedding.token.weight");
-    parts.executor.train(parts.plan.program, {.step = 1, .batch = &batch, .learning_rate = 0.0, .schedule_factor = 1.0});
+    const auto norm = parts.gather("final_norm.weight"), block = parts.gather("block.0.attention.query.weight"),
+               table = parts.gather("embedding.token.weight");
+    parts.executor.train(parts.plan.program,
+                         {.step = 1, .batch = &batch, .learning_rate = 0.0, .schedule_factor = 1.0});
     EXPECT_EQ(parts.gather("block.0.attention.query.weight"), block);
     EXPECT_EQ(parts.gather("embedding.token.weight"), table);
     const std::vector<float> moved = parts.gather("final_norm.weight");
@@ -396,7 +412,9 @@ TEST_F(TrainerTest, RanksOfOneDpPositionSeeTheSameSequencesWhateverTheNumberOfRa
   const TokenDataset dataset({{random_tokens(2001), 1.0}}, 16, 64);
   const JobConfig config = test::model_t(1);
   const SequenceOrder order(dataset.num_sequences(), 8, 0, true);
-  const auto load = [&](int world, int rank) { return BatchLoader(dataset, order, config.batch, resolve(config, world), 16, rank).load(3); };
+  const auto load = [&](int world, int rank) {
+    return BatchLoader(dataset, order, config.batch, resolve(config, world), 16, rank).load(3);
+  };
   const StepBatch all = load(1, 0);
   const StepBatch left = load(2, 0), right = load(2, 1);
   EXPECT_NE(left.digest(), right.digest());

@@ -66,7 +66,8 @@ std::string write_tokens(const std::string& path, const std::vector<std::uint32_
 std::string write_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size, std::uint64_t seed) {
   const CounterRng rng(seed, RandomPurpose::kTest, 0);
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
   return write_tokens(path, tokens, vocab_size);
 }
 
@@ -90,7 +91,9 @@ void on_threads(int world, const std::function<void(int)>& body) {
   }
 }
 
-MeshShape mesh_of(const ResolvedBatch& batch) { return {.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)}; }
+MeshShape mesh_of(const ResolvedBatch& batch) {
+  return {.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
+}
 
 }  // namespace
 
@@ -123,7 +126,8 @@ std::vector<std::string> promised_numbers(const std::vector<std::string>& metric
   for (const std::string& line : metrics) {
     const nlohmann::json event = nlohmann::json::parse(line);
     std::string text = event.value("kind", "step");
-    for (const char* key : {"step", "loss", "max_loss", "learning_rate", "grad_norm", "tokens", "validation_loss", "state_hash"}) {
+    for (const char* key :
+         {"step", "loss", "max_loss", "learning_rate", "grad_norm", "tokens", "validation_loss", "state_hash"}) {
       if (event.contains(key)) text += fmt::format(" {}={}", key, event[key].dump());
     }
     out.push_back(text);
@@ -151,7 +155,9 @@ void run_ranks(const JobConfig& config, int world, const std::function<void(Rank
                       {.ignore_index = config.loss.ignore_index, .clip_norm = config.optimizer.clip_norm});
     RankParts parts{config, batch, plan, communicators, device, streams, model, optimizer, executor, rank};
     body(parts);
-    communicators.find("world", StreamId::kReduce).barrier({.what = "end", .phase = "test"}, reduce.view()).synchronize();
+    communicators.find("world", StreamId::kReduce)
+        .barrier({.what = "end", .phase = "test"}, reduce.view())
+        .synchronize();
   });
 }
 
@@ -159,7 +165,8 @@ std::vector<float> RankParts::gather(const std::string& name) {
   for (int u = 0; u < model.num_units(); ++u) {
     for (const int p : model.unit(u).spec().parameters) {
       if (plan.model.parameters[static_cast<std::size_t>(p)].name != name) continue;
-      model.unit(u).unshard(communicators.find(communicators.shard_group().name(), StreamId::kGather), streams.gather, {.what = name, .phase = "test"});
+      model.unit(u).unshard(communicators.find(communicators.shard_group().name(), StreamId::kGather), streams.gather,
+                            {.what = name, .phase = "test"});
       model.unit(u).wait_unshard(streams.compute);
       const TensorView view = model.unit(u).parameter(p);
       std::vector<float> values(view.as<float>(), view.as<float>() + view.num_elements());
