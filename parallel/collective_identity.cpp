@@ -1,0 +1,95 @@
+#include "parallel/collective_identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/hash.h"
+
+namespace tessera {
+namespace {
+
+std::string_view view_of(const char* field, std::size_t bytes) {
+  return {field, static_cast<std::size_t>(std::find(field, field + bytes, '\0') - field)};
+}
+
+bool is_message(CollectiveOp op) {
+  return op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
+}
+
+bool reduces(CollectiveOp op) {
+  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter;
+}
+
+}  // namespace
+
+std::string_view CollectiveIdentity::what_view() const {
+  return view_of(what, sizeof(what));
+}
+
+std::string_view CollectiveIdentity::phase_view() const {
+  return view_of(phase, sizeof(phase));
+}
+
+void set_name(char* field, std::size_t bytes, std::string_view name) {
+  std::memset(field, 0, bytes);
+  if (name.size() <= bytes) {
+    std::memcpy(field, name.data(), name.size());
+    return;
+  }
+  constexpr std::size_t kDigits = 8;
+  const std::string digits = hex64(hash_string(name));
+  std::memcpy(field, name.data(), bytes - kDigits);
+  std::memcpy(field + bytes - kDigits, digits.data(), kDigits);
+}
+
+std::uint64_t collective_group_hash(std::string_view group, std::string_view channel, int size) {
+  return hash_string(fmt::format("{}/{}/{}", group, channel, size));
+}
+
+std::uint64_t fingerprint_of(std::uint64_t group_hash, const CollectiveIdentity& identity) {
+  CollectiveIdentity normal = identity;
+  if (normal.op == CollectiveOp::kRecv) normal.op = CollectiveOp::kSend;
+  const std::uint64_t hash = hash_bytes(&normal, sizeof(normal), group_hash);
+  return hash == 0 ? 1 : hash;
+}
+
+std::uint64_t extend_chain(std::uint64_t chain, std::uint64_t fingerprint) {
+  return mix64(chain + 0x9e3779b97f4a7c15ULL + mix64(fingerprint));
+}
+
+std::string describe(const CollectiveIdentity& identity) {
+  std::string text = fmt::format("{} {} {}, step {}", name_of(identity.op), identity.what_view(), identity.phase_view(),
+                                 identity.step);
+  if (identity.micro_batch >= 0) text += fmt::format(", micro {}", identity.micro_batch);
+  if (is_message(identity.op)) text += fmt::format(", {} → {}", identity.root, identity.peer);
+  if (identity.op == CollectiveOp::kBroadcast) text += fmt::format(", root {}", identity.root);
+  if (identity.op == CollectiveOp::kBarrier) return text;
+  text += fmt::format(", {} {}", identity.num_elements, name_of(identity.dtype));
+  if (reduces(identity.op)) text += fmt::format(" {}", name_of(identity.reduce));
+  return text;
+}
+
+std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other) {
+  std::vector<std::string> fields;
+  const bool messages = is_message(mine.op) && is_message(other.op);
+  if (mine.op != other.op && !messages) fields.push_back(fmt::format("op {}", name_of(mine.op)));
+  if (mine.reduce != other.reduce) fields.push_back(fmt::format("reduce op {}", name_of(mine.reduce)));
+  if (mine.dtype != other.dtype) fields.push_back(fmt::format("dtype {}", name_of(mine.dtype)));
+  if (mine.num_elements != other.num_elements) {
+    fields.push_back(fmt::format("count {}", mine.num_elements));
+  } else if (mine.layout != other.layout) {
+    fields.push_back(fmt::format("layout {}", hex64(mine.layout)));
+  }
+  if (mine.root != other.root) fields.push_back(fmt::format("{} {}", messages ? "sender" : "root", mine.root));
+  if (mine.peer != other.peer) fields.push_back(fmt::format("receiver {}", mine.peer));
+  if (mine.what_view() != other.what_view() || mine.phase_view() != other.phase_view()) {
+    fields.push_back(fmt::format("tag {} {}", mine.what_view(), mine.phase_view()));
+  }
+  if (mine.micro_batch != other.micro_batch) fields.push_back(fmt::format("micro {}", mine.micro_batch));
+  if (mine.step != other.step) fields.push_back(fmt::format("step {}", mine.step));
+  return fields;
+}
+
+}  // namespace tessera
