@@ -9,6 +9,7 @@
 #include "tools/data_command.h"
 #include "tools/env_command.h"
 #include "tools/help_command.h"
+#include "tools/inspect_command.h"
 #include "tools/launch_command.h"
 #include "tools/plan_command.h"
 #include "tools/train_command.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   tessera::add_train_command(app, exit_code);
   tessera::add_launch_command(app, exit_code);
   tessera::add_plan_command(app, exit_code);
+  tessera::add_inspect_command(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
   tessera::add_bench_commands(app, exit_code);

@@ -25,6 +25,18 @@ namespace format = log_format;
   throw DataError(fmt::format("collective log {}: {}", path, what));
 }
 
+// Bounds that keep sums and differences of what a file says within 64 bits, and tables within reason.
+constexpr std::int32_t kMaxWorldSize = 1 << 20;
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 61U;
+constexpr int kMaxLooks = 3;  // at a record that a writer may be changing
+bool is_time(std::int64_t ns) {
+  return ns >= 0 && ns < kMaxTime;
+}
+// A stamp that is not after `begin` was never written.
+std::int64_t stamp_after(std::int64_t begin, std::int64_t stamp) {
+  return is_time(stamp) && stamp >= begin ? stamp : 0;
+}
+
 class File {
  public:
   explicit File(const std::string& path)
@@ -86,7 +98,8 @@ void check_header(const std::string& path, const format::Header& header, std::si
                      header.communicator_bytes == sizeof(format::Communicator) &&
                      header.max_communicators == format::kMaxCommunicators;
   const bool numbers = header.capacity > 0 && header.capacity <= kMaxLogCapacity && header.world_size > 0 &&
-                       header.world_rank >= 0 && header.world_rank < header.world_size;
+                       header.world_size <= kMaxWorldSize && header.world_rank >= 0 &&
+                       header.world_rank < header.world_size && is_time(header.unix_ns) && is_time(header.monotonic_ns);
   if (!sizes || !numbers) fail(path, "its header contradicts itself");
 }
 
@@ -114,6 +127,7 @@ std::vector<LoggedCommunicator> communicators_of(const std::vector<format::Commu
     to.group = "?";
     to.size = 0;
     if (from.check != hash_bytes(&from, offsetof(format::Communicator, check))) continue;
+    if (from.size < 1 || from.size > kMaxWorldSize || from.position < 0 || from.position >= from.size) continue;
     to.group = text_of(from.group);
     to.channel = text_of(from.channel);
     to.size = from.size;
@@ -132,7 +146,19 @@ bool makes_sense(const format::Record& record, const std::vector<LoggedCommunica
   return record.check == hash_bytes(bytes + format::kCheckedBegin, format::kCheckedBytes, record.commit) &&
          record.communicator < communicators.size() && communicators[record.communicator].size > 0 &&
          record.identity.op <= CollectiveOp::kBarrier && record.identity.reduce <= ReduceOp::kMax &&
-         record.identity.dtype <= DType::kUInt64;
+         record.identity.dtype <= DType::kUInt64 && is_time(record.enqueued_ns);
+}
+
+// Whether a copied record is one to look at. Its stamps are not covered by the check, so a slot that was claimed again
+// by the time the copy was complete does not count.
+bool is_valid(const format::Record& record, std::uint64_t capacity, std::uint64_t num_added) {
+  return record.commit != 0 && record.commit != format::kBusy && record.commit + capacity > num_added;
+}
+
+std::uint64_t read_num_added(const File& file, const format::Header& header) {
+  std::uint64_t value = 0;
+  return file.read(&value, sizeof(value), offsetof(format::Header, num_added)) == sizeof(value) ? value
+                                                                                                : header.num_added;
 }
 
 LoggedCall call_of(const format::Record& record) {
@@ -142,9 +168,9 @@ LoggedCall call_of(const format::Record& record) {
                   .fingerprint = record.fingerprint,
                   .chain = record.chain,
                   .enqueued_ns = record.enqueued_ns,
-                  .started_ns = record.started_ns,
-                  .finished_ns = record.finished_ns,
-                  .waited_ns = record.waited_ns};
+                  .started_ns = stamp_after(record.enqueued_ns, record.started_ns),
+                  .finished_ns = stamp_after(record.enqueued_ns, record.finished_ns)};
+  if (call.finished_ns != 0) call.waited_ns = std::clamp<std::int64_t>(record.waited_ns, 0, kMaxTime);
   make_printable(call.identity.what, sizeof(call.identity.what));
   make_printable(call.identity.phase, sizeof(call.identity.phase));
   return call;
@@ -165,7 +191,7 @@ RankLog read_collective_log(const std::string& path, std::uint64_t max_calls) {
                                                                                 : LogState::kRunning;
   log.exit_code = header.exit_code;
   log.message = text_of(header.message);
-  log.heartbeat_ns = header.heartbeat_ns;
+  log.heartbeat_ns = is_time(header.heartbeat_ns) ? header.heartbeat_ns : 0;
   log.step = header.step;
 
   std::vector<format::Communicator> table(std::min(header.num_communicators, format::kMaxCommunicators));
@@ -178,29 +204,31 @@ RankLog read_collective_log(const std::string& path, std::uint64_t max_calls) {
   const std::uint64_t end = header.num_added % header.capacity;
   const std::uint64_t first_piece = std::min(end, kept);
   std::vector<format::Record> records;
-  const auto read_slots = [&](std::uint64_t slot, std::uint64_t count) {
-    const std::size_t before = records.size();
-    records.resize(before + count);
-    const std::size_t got = file.read(records.data() + before, count * sizeof(format::Record),
-                                      format::kRecordsBegin + slot * sizeof(format::Record));
-    records.resize(before + got / sizeof(format::Record));
+  const auto read_records = [&](format::Record* to, std::uint64_t slot, std::uint64_t count) {
+    const std::uint64_t offset = format::kRecordsBegin + slot * sizeof(format::Record);
+    return file.read(to, count * sizeof(format::Record), offset) / sizeof(format::Record);
   };
-  read_slots(end - first_piece, first_piece);
-  read_slots(header.capacity - (kept - first_piece), kept - first_piece);
-
-  format::Header after{};
-  if (file.read(&after, sizeof(after), 0) != sizeof(after)) after = header;
-  log.num_added = after.num_added;
-  for (const format::Record& record : records) {
-    if (record.commit == 0 || record.commit == format::kBusy) continue;
-    // Stamps are not covered by the check: those of a slot that was claimed again meanwhile may be the new call's.
-    if (record.commit + header.capacity <= after.num_added) continue;
-    if (makes_sense(record, log.communicators)) {
-      log.calls.push_back(call_of(record));
-    } else {
-      ++log.num_damaged;
+  const auto read_piece = [&](std::uint64_t slot, std::uint64_t count) {
+    records.resize(count);
+    records.resize(read_records(records.data(), slot, count));
+    log.num_added = read_num_added(file, header);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      format::Record& record = records[i];
+      // A copy made while the slot was written may have the new commit and old fields: looked at again, it is whole.
+      for (int look = 0; is_valid(record, header.capacity, log.num_added) && !makes_sense(record, log.communicators);) {
+        if (++look > kMaxLooks || read_records(&record, slot + i, 1) != 1) break;
+        log.num_added = read_num_added(file, header);
+      }
+      if (!is_valid(record, header.capacity, log.num_added)) continue;
+      if (makes_sense(record, log.communicators)) {
+        log.calls.push_back(call_of(record));
+      } else {
+        ++log.num_damaged;
+      }
     }
-  }
+  };
+  read_piece(end - first_piece, first_piece);
+  read_piece(header.capacity - (kept - first_piece), kept - first_piece);
   std::sort(log.calls.begin(), log.calls.end(),
             [](const LoggedCall& a, const LoggedCall& b) { return a.index < b.index; });
   return log;
