@@ -385,6 +385,20 @@ TEST_F(TrainerTest, SamplingAndEvaluationLeaveTheTrainingNumbersAlone) {
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["state_hash"], plain[i + 1]["state_hash"]) << i;
 }
 
+// Equal weights before step 1: what shapes the training must not show in the measure.
+TEST_F(TrainerTest, TheValidationLossIsThePlainCrossEntropyWhateverTheTrainingAdds) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  config.data.validation = {random_tokens(16 * 11 + 1)};
+  config.run.evaluate_every = 1;
+  const std::vector<json> plain = run(config, 2);
+  config.loss.label_smoothing = 0.3;
+  config.loss.z_loss = 0.01;
+  const std::vector<json> shaped = run(config, 2);
+  EXPECT_EQ(shaped[1]["validation_loss"], plain[1]["validation_loss"]);
+  EXPECT_GT(shaped[2]["loss"].get<double>(), plain[2]["loss"].get<double>() + 0.1);  // z_loss · (ln 64)² = 0.17
+}
+
 TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
