@@ -115,6 +115,7 @@ class Trainer {
     std::exception_ptr failure;
     if (first()) {
       try {
+        directory_.acquire(context_.host, lock_);
         attempt_ = directory_.prepare();
         nonce = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
         directory_.write_nonce(nonce);
@@ -395,6 +396,7 @@ class Trainer {
   const JobConfig& config_;
   int logical_rank_;
   RunDirectory directory_;
+  std::optional<RunLock> lock_;  // of rank 0: the last to go
   // Destroyed in reverse: what uses a stream or a communicator goes before it.
   CallLog call_log_;
   std::unique_ptr<CommunicatorSet> communicators_;
