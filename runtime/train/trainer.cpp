@@ -253,7 +253,7 @@ class Trainer {
   }
 
   ExitCode loop() {
-    if (config_.run.evaluate_every > 0) evaluate(0);
+    if (config_.run.evaluate_every > 0 && evaluate(0)) return stopped(0);
     std::int64_t step = 0;   // updates made
     std::int64_t batch = 0;  // batches consumed: a skipped update consumes its batch
     std::int64_t skipped = 0, skipped_in_a_row = 0;
@@ -264,12 +264,11 @@ class Trainer {
       const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
-      const StepOutcome outcome =
-          executor_->train(plan_.program, {.step = step + 1,
-                                           .batch = &data,
-                                           .stop_requested = context_.stop_requested && context_.stop_requested(),
-                                           .learning_rate = rate,
-                                           .schedule_factor = schedule_factor(rate, step + 1)});
+      const StepOutcome outcome = executor_->train(plan_.program, {.step = step + 1,
+                                                                   .batch = &data,
+                                                                   .stop_requested = asked_to_stop(),
+                                                                   .learning_rate = rate,
+                                                                   .schedule_factor = schedule_factor(rate, step + 1)});
       const double ended = monotonic_seconds();
       ++batch;
       if (!outcome.updated) {
@@ -279,24 +278,28 @@ class Trainer {
         ++step;
         skipped_in_a_row = 0;
         report(step, batch, skipped, rate, outcome, ended - started, loaded - started);
-        if (due(config_.run.evaluate_every, step)) evaluate(step);
+        if (due(config_.run.evaluate_every, step) && evaluate(step)) return stopped(step);
         if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
       }
       if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
-      if (outcome.stop && step < num_steps_) {
-        reporter_->print(fmt::format(
-            "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
-        last_step_ = step;
-        return ExitCode::kStoppedUnsaved;
-      }
+      if (outcome.stop && step < num_steps_) return stopped(step);
     }
     // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
     if (step > 0) {
       log_step(config_.run.hash_every > 0);
-      if (config_.run.evaluate_every > 0 && evaluated_step_ != step) evaluate(step);
+      if (config_.run.evaluate_every > 0 && evaluated_step_ != step && evaluate(step)) return stopped(step);
     }
     last_step_ = step;
     return ExitCode::kDone;
+  }
+
+  bool asked_to_stop() const { return context_.stop_requested && context_.stop_requested(); }
+
+  ExitCode stopped(std::int64_t step) {
+    reporter_->print(fmt::format(
+        "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
+    last_step_ = step;
+    return ExitCode::kStoppedUnsaved;
   }
 
   // decay_steps counts from run.steps where that is given, whatever ends the run first.
@@ -357,19 +360,23 @@ class Trainer {
     unlogged_.reset();
   }
 
-  // Mean loss over the validation windows; changes no training number.
-  void evaluate(std::int64_t step) {
-    if (!evaluation_) return;
+  // Mean loss over the validation windows; changes no training number. True where the ranks agreed to stop: then at the end of the batch in which
+  // one of them was asked, and a part of the windows is no result.
+  bool evaluate(std::int64_t step) {
+    if (!evaluation_) return false;
     evaluated_step_ = step;
     LossSum total;
     for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
       const StepBatch data = evaluation_->load(b);
-      const LossSum losses = executor_->evaluate(plan_.evaluation_program, {.step = step, .batch = &data});
-      total.sum.merge(losses.sum);
-      total.num_targets += losses.num_targets;
+      const EvaluationOutcome outcome = executor_->evaluate(
+          plan_.evaluation_program, {.step = step, .batch = &data, .stop_requested = asked_to_stop()});
+      if (outcome.stop) return true;
+      total.sum.merge(outcome.losses.sum);
+      total.num_targets += outcome.losses.num_targets;
     }
     reporter_->validation(step,
                           total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
+    return false;
   }
 
   void sample(std::int64_t step) {

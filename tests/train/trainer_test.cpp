@@ -385,6 +385,27 @@ TEST_F(TrainerTest, SamplingAndEvaluationLeaveTheTrainingNumbersAlone) {
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["state_hash"], plain[i + 1]["state_hash"]) << i;
 }
 
+// One rank is asked in its second evaluation batch of eleven: all leave at the end of that batch, and nobody calls a part a result.
+TEST_F(TrainerTest, ARequestToStopDuringAnEvaluationIsFollowedAtTheEndOfItsBatch) {
+  for (const int world : {1, 2, 4}) {
+    JobConfig config = test::model_t(5);
+    config.run.evaluate_every = 1;
+    config.data.train = {{random_tokens(2001), 1.0}};
+    config.data.validation = {random_tokens(11 * 8 * 16 + 1)};
+    std::vector<int> questions(static_cast<std::size_t>(world), 0);
+    const std::string path = directory_ / ("stopped" + std::to_string(world));
+    const ExitCode code = test::run_until(config, world, 1, path, [&](int rank) {
+      return ++questions[static_cast<std::size_t>(rank)] == 2 && rank == world - 1;
+    });
+    EXPECT_EQ(code, ExitCode::kStoppedUnsaved);
+    EXPECT_EQ(questions, std::vector<int>(static_cast<std::size_t>(world), 2));
+    std::ifstream metrics(path + "/metrics.jsonl");
+    std::vector<std::string> kinds;
+    for (std::string line; std::getline(metrics, line);) kinds.push_back(json::parse(line).value("kind", "step"));
+    EXPECT_EQ(kinds, (std::vector<std::string>{"start"}));
+  }
+}
+
 // Equal weights before step 1: what shapes the training must not show in the measure.
 TEST_F(TrainerTest, TheValidationLossIsThePlainCrossEntropyWhateverTheTrainingAdds) {
   JobConfig config = test::model_t(1);
