@@ -203,7 +203,9 @@ class Trainer {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
-    allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
+    const std::int64_t limit = memory_limit_bytes(config_.device);
+    if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
+    allocator.set_limit(static_cast<std::size_t>(limit));
     if (MemoryResource* shared = context_.factory.shared_memory();
         shared != nullptr && communicators_->shard_group().members.size() > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
