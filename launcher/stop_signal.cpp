@@ -30,7 +30,14 @@ void install_stop_signals() {
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : kSignals) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kSignals) {
+    if (signal != SIGHUP || !is_ignored(signal)) ::sigaction(signal, &action, nullptr);
+  }
+}
+
+bool is_ignored(int signal) {
+  struct sigaction current {};
+  return ::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN;
 }
 
 bool stop_requested() {

@@ -1,11 +1,14 @@
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask a rank to stop. The handler only notes it; ranks agree on it once per step.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask a rank to stop. The handler only notes it; ranks agree on it once per step and evaluation batch.
 #pragma once
 
 namespace tessera {
 
-// From now on these signals set a flag. A second SIGINT or SIGTERM ends the process at once with 130: whoever insists
+// From now on these signals set a flag; SIGHUP only where it was not ignored before: whoever started the program with
+// nohup wants it to outlive the terminal. A second SIGINT or SIGTERM ends the process at once with 130: whoever insists
 // does not want to wait.
 void install_stop_signals();
+// Whether this process ignores the signal.
+bool is_ignored(int signal);
 // Whether one of them came.
 bool stop_requested();
 // The first that came; 0: none.

@@ -39,7 +39,9 @@ class SignalQueue {
  public:
   SignalQueue() {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    // Blocked, it would be queued although it is ignored.
+    if (!is_ignored(SIGHUP)) sigaddset(&set_, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &set_, &before_);
     descriptor_ = ::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
   }

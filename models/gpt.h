@@ -74,6 +74,7 @@ class GptRunner {
 
   // Evaluation: nothing is saved, dropout off; call forward_only for segments in order, then evaluate_head or logits.
   void forward_only(int segment, const MicroBatch& batch, ParameterViews parameters, int slot = 0);
+  // The losses are plain cross-entropies: label smoothing and z_loss belong to the training.
   LossSum evaluate_head(const MicroBatch& batch, ParameterViews parameters, int slot = 0);
   // Logits [V] of one position (row of B*S) after the last block, into out.
   void logits(std::int64_t row, ParameterViews parameters, std::span<float> out, int slot = 0);

@@ -82,11 +82,12 @@ LossSum head_loss_and_gradient(const GptContext& c, const MicroBatch& batch, con
 LossSum head_loss_only(const GptContext& c, const MicroBatch& batch, const HeadViews& p, ConstTensorView input) {
   const FinalNorm norm = final_norm(c, p, input);
   const DeviceTensor losses = c.scratch({c.shape.tokens()});
+  // Smoothing and z_loss shape the training; a measure that holds them could not be compared with any other model's.
   ops::head_loss(c.stream, {.x = norm.y,
                             .w = p.weight,
                             .targets = batch.targets,
                             .losses = losses,
-                            .options = c.loss,
+                            .options = {.ignore_index = c.loss.ignore_index},
                             .with_gradient = false});
   return sum_losses(c, batch.targets, losses);
 }

@@ -16,7 +16,8 @@ LossSum head_loss_and_gradient(const GptContext& context, const MicroBatch& batc
                                const HeadViews& gradients, bool accumulate, float gradient_scale, DeviceTensor input,
                                DeviceTensor& gradient);
 
-// The same losses, bit for bit, without gradients; input stays.
+// The plain cross-entropies, without label smoothing and z_loss and without gradients; input stays. Where the training
+// has neither of the two, bit for bit the losses of head_loss_and_gradient.
 LossSum head_loss_only(const GptContext& context, const MicroBatch& batch, const HeadViews& parameters,
                        ConstTensorView input);
 

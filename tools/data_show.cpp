@@ -59,20 +59,22 @@ TokenFileSummary summarize_token_file(const std::string& path, const std::string
   std::vector<bool> seen;
   std::vector<std::uint32_t> large;  // ids too large for a table of flags: those of a damaged u32 file
   constexpr std::uint32_t table_size = 1U << 24;
-  for (std::int64_t i = 0; i < file.num_tokens(); ++i) {
-    const std::uint32_t id = file[i];
-    summary.largest_id = std::max(summary.largest_id, id);
-    if (id >= table_size) {
-      large.push_back(id);
-      continue;
+  file.for_blocks([&](std::int64_t /*first*/, std::span<const std::uint32_t> tokens) {
+    for (const std::uint32_t id : tokens) {
+      summary.largest_id = std::max(summary.largest_id, id);
+      if (id >= table_size) {
+        large.push_back(id);
+        continue;
+      }
+      if (id >= seen.size()) seen.resize(id + 1, false);
+      summary.num_distinct += seen[id] ? 0 : 1;
+      seen[id] = true;
     }
-    if (id >= seen.size()) seen.resize(id + 1, false);
-    summary.num_distinct += seen[id] ? 0 : 1;
-    seen[id] = true;
-  }
+  });
   std::sort(large.begin(), large.end());
   summary.num_distinct += std::unique(large.begin(), large.end()) - large.begin();
-  for (std::int64_t i = 0; i < std::min(head, file.num_tokens()); ++i) summary.first.push_back(file[i]);
+  summary.first.resize(static_cast<std::size_t>(std::min(head, file.num_tokens())));
+  file.read(0, summary.first);
   summary.tokenizer = tokenizer.empty() ? tokenizer_beside(path) : tokenizer;
   if (!summary.tokenizer.empty()) summary.text = load_tokenizer(summary.tokenizer)->decode(summary.first);
   return summary;

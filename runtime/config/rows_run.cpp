@@ -70,8 +70,9 @@ std::vector<KeyRow> run_rows() {
        .kind = KeyKind::kInteger,
        .field = TESSERA_JOB(run.evaluate_every),
        .range = {0, kMaxCount},
-       .meaning =
-           "Computes the validation loss every so many updates, before the first and after the last; 0 is never.",
+       .meaning = "Computes the validation loss every so many updates, before the first and after the last; 0 is "
+                  "never. It is the "
+                  "plain cross-entropy, without label smoothing and z_loss.",
        .unit = "updates",
        .foreign = {{"eval_interval", "nanoGPT, Megatron"},
                    {"eval_steps", "Hugging Face"},

@@ -55,11 +55,11 @@ StepOutcome Executor::train(const StepProgram& program, const StepInput& input) 
   return run.outcome;
 }
 
-LossSum Executor::evaluate(const StepProgram& program, const StepInput& input) {
+EvaluationOutcome Executor::evaluate(const StepProgram& program, const StepInput& input) {
   Run& run = begin(input);
   walk(program, run);
   runner_.reset();
-  return run.losses;
+  return {run.losses, run.outcome.stop};
 }
 
 void Executor::logits(const StepProgram& program, const StepInput& input, std::span<float> out) {
@@ -200,6 +200,7 @@ void Executor::agree_loss(const Instruction& i, Run& run) {
   const auto exported = run.losses.sum.export_words();
   words.assign(exported.begin(), exported.end());
   words.push_back(run.losses.num_targets);
+  words.push_back(run.input.stop_requested ? 1 : 0);
   communicators_.find(i.group, i.stream)
       .all_reduce({.data = words.data(),
                    .count = words.size(),
@@ -208,7 +209,8 @@ void Executor::agree_loss(const Instruction& i, Run& run) {
                   stream(i.stream))
       .synchronize();
   run.losses.sum = ExactSum::from_words(std::span<const std::int64_t>(words).subspan(0, ExactSum::kNumWords));
-  run.losses.num_targets = words.back();
+  run.losses.num_targets = words[ExactSum::kNumWords];
+  run.outcome.stop = words.back() != 0;
 }
 
 void Executor::update(Run& run) {

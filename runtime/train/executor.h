@@ -40,6 +40,12 @@ struct StepOutcome {
   std::int64_t allocated_peak = 0, reserved_peak = 0;  // bytes, maximum over ranks
 };
 
+// What the ranks agreed on in an evaluation batch.
+struct EvaluationOutcome {
+  LossSum losses;     // of all ranks; max_loss of this one
+  bool stop = false;  // some rank was asked to stop
+};
+
 class Executor {
  public:
   struct Options {
@@ -53,7 +59,7 @@ class Executor {
   // A training step. update: the number of the update it makes where it is not skipped.
   StepOutcome train(const StepProgram& program, const StepInput& input);
   // An evaluation batch: exact sums, to be added over batches.
-  LossSum evaluate(const StepProgram& program, const StepInput& input);
+  EvaluationOutcome evaluate(const StepProgram& program, const StepInput& input);
   // One token: the logits of input.logits_row.
   void logits(const StepProgram& program, const StepInput& input, std::span<float> out);
 

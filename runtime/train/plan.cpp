@@ -129,6 +129,26 @@ std::int64_t Plan::predicted_bytes() const {
   return 3 * shards + gradients + gathered + saved + workspace;
 }
 
+std::int64_t Plan::least_bytes() const {
+  const std::int64_t root = 4 * make_shard_layout(model, units.front(), mesh.dp).flat_size();
+  std::int64_t at_the_head = state_bytes() / 4 * 3 + root + (mesh.dp > 1 ? root : 0);
+  for (std::size_t s = 1; s + 1 < model.segments.size(); ++s) at_the_head += model.segments[s].saved_bytes;
+  return std::max(state_bytes(), at_the_head);
+}
+
+std::string Plan::check_memory(std::int64_t limit) const {
+  if (limit == 0 || predicted_bytes() <= limit) return {};
+  const bool state_alone = state_bytes() > limit;
+  const std::string figures = fmt::format(
+      "a rank needs {} to {}, {} of it parameters, gradients and moments, and device.memory_limit is {}",
+      format_bytes(least_bytes()), format_bytes(predicted_bytes()), format_bytes(state_bytes()), format_bytes(limit));
+  const std::string hint = state_alone
+                               ? "more ranks, a smaller model, or a larger device.memory_limit"
+                               : "a smaller batch.micro_batch_size, more ranks, or a larger device.memory_limit";
+  if (least_bytes() > limit) throw DeviceError("memory: " + figures, hint);
+  return fmt::format("device.memory_limit may be too small: {}; hint: {}", figures, hint);
+}
+
 std::string Plan::json() const {
   return plan_json(*this).dump(1) + "\n";
 }

@@ -31,6 +31,11 @@ struct Plan {
   // An estimate of the peak from above: state, full gradients of open lanes, full parameters, activations of one micro-batch, scratch. (When
   // each of them lives, and so the peak to a few percent, is the memory ledger's, which comes with its own feature.)
   std::int64_t predicted_bytes() const;
+  // What the peak certainly reaches: parameters, gradients and moments at the update, or, where that is more, what exists when the first
+  // micro-batch has come to the head: parameters, moments, its activations, and the root unit's parameters and gradient in full.
+  std::int64_t least_bytes() const;
+  // DeviceError where a job of at least least_bytes() cannot fit `limit` bytes (0: none). "" where the estimate fits as well, otherwise a warning.
+  std::string check_memory(std::int64_t limit) const;
   std::string json() const;
   std::string json(const NumericsRecord& numerics) const;
   // The lines a run begins with.

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
@@ -36,27 +35,41 @@ std::string RunDirectory::collective_log(int world_rank) const {
   return fmt::format("{}/collectives/rank-{:05}.log", path_, world_rank);
 }
 
-int RunDirectory::prepare() const {
+std::vector<fs::path> RunDirectory::files_of_an_earlier_run() const {
+  std::vector<fs::path> old;
+  std::string stranger;
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (is_of_a_run(name)) {
+      old.push_back(entry.path());
+    } else if (name != "attempts" && name != ".lock") {
+      stranger = name;
+    }
+  }
+  const bool holds_a_run =
+      fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
+  if (!stranger.empty() && !holds_a_run) {
+    throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger),
+                      "choose a directory that is empty or holds a run");
+  }
+  return old;
+}
+
+void RunDirectory::acquire(const std::string& host, std::optional<RunLock>& lock) const {
   try {
     if (fs::exists(path_) && !fs::is_directory(path_))
       throw DeviceError(fmt::format("run directory {}: is not a directory", path_));
     fs::create_directories(path_);
-    std::vector<fs::path> old;
-    std::string stranger;
-    for (const auto& entry : fs::directory_iterator(path_)) {
-      const std::string name = entry.path().filename().string();
-      if (is_of_a_run(name)) {
-        old.push_back(entry.path());
-      } else if (name != "attempts") {
-        stranger = name;
-      }
-    }
-    const bool holds_a_run =
-        fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
-    if (!stranger.empty() && !holds_a_run) {
-      throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger),
-                        "choose a directory that is empty or holds a run");
-    }
+    files_of_an_earlier_run();  // somebody else's directory gets no file of ours, not even a lock
+    lock.emplace(path_, host);
+  } catch (const fs::filesystem_error& error) {
+    throw DeviceError(fmt::format("run directory {}: {}", path_, error.code().message()));
+  }
+}
+
+int RunDirectory::prepare() const {
+  try {
+    const std::vector<fs::path> old = files_of_an_earlier_run();
     int attempt = 0;
     if (!old.empty()) {
       for (attempt = 1; fs::exists(fs::path(path_) / "attempts" / std::to_string(attempt)); ++attempt) {

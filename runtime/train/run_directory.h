@@ -2,7 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "runtime/train/run_lock.h"
 
 namespace tessera {
 
@@ -16,9 +21,11 @@ class RunDirectory {
   std::string log(int world_rank) const;
   std::string collective_log(int world_rank) const;
 
-  // Called by one rank, before any other touches the directory: creates it, and moves what an earlier run left to attempts/K/ (nothing is
-  // overwritten, and files that are no run's stay where they are). Returns K, 0 where there was nothing. DeviceError where the directory cannot be
-  // made or written; ConfigError where it holds something but no run: it is somebody else's.
+  // Called by one rank, before any other touches the directory: creates it and makes it this run's. DeviceError where it cannot be made;
+  // ConfigError where another run owns it, or where it holds something but no run: it is somebody else's.
+  void acquire(const std::string& host, std::optional<RunLock>& lock) const;
+  // Then, by the same rank: moves what an earlier run left to attempts/K/ (nothing is overwritten, and files that are no run's stay where they
+  // are). Returns K, 0 where there was nothing. DeviceError where the directory cannot be written.
   int prepare() const;
   // Called by every rank after prepare(): the directory must be visible here, and created under the same name by rank 0 (a nonce file is compared).
   void check_visible(std::uint64_t nonce) const;
@@ -26,6 +33,9 @@ class RunDirectory {
   void remove_nonce() const;
 
  private:
+  // What prepare() would move; throws as acquire().
+  std::vector<std::filesystem::path> files_of_an_earlier_run() const;
+
   std::string path_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,44 +31,81 @@ constexpr std::string_view kPrepareHint = "tessera data prepare turns text into 
 // Files up to this size have every id checked when a dataset opens; the windows of larger ones are checked as they are
 // read.
 constexpr std::int64_t kFullScanBytes = std::int64_t{1} << 30;
+// Read at a time where a whole file is looked at.
+constexpr std::int64_t kBlockTokens = std::int64_t{1} << 16;
 constexpr std::size_t kSampleBytes = std::size_t{16} << 10;
 
 enum class Width { kU16, kU32 };
 
-// A read-only mapping of a whole file.
-class Mapping {
+// One file stays open per token file, and sets of a few thousand exist: the soft limit, 1024 by default, is not the system's last word.
+int open_raising_the_limit(const std::string& path) {
+  // O_NONBLOCK: opening a pipe would wait for its writer.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  const int descriptor = ::open(path.c_str(), kFlags);
+  rlimit limit{};
+  if (descriptor >= 0 || errno != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return descriptor;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return ::open(path.c_str(), kFlags);
+}
+
+// A regular file, read by position. Not mapped: what is cut off a mapped file while it is read ends the process with SIGBUS, or reads as zeros.
+class InputFile {
  public:
-  explicit Mapping(const std::string& path) {
-    // O_NONBLOCK: opening a pipe would wait for its writer.
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) throw DataError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+  explicit InputFile(const std::string& path) : path_(path), descriptor_(open_raising_the_limit(path)) {
+    if (descriptor_ < 0) throw DataError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
     struct stat info {};
-    const bool known = ::fstat(descriptor, &info) == 0;
+    const bool known = ::fstat(descriptor_, &info) == 0;
     size_ = known ? static_cast<std::size_t>(info.st_size) : 0;
     device_ = info.st_dev;
     inode_ = info.st_ino;
-    const bool regular = known && S_ISREG(info.st_mode);
-    if (regular && size_ > 0) address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-    const int error = errno;
-    ::close(descriptor);
+    std::string problem, hint;
     if (known && S_ISDIR(info.st_mode)) {
-      throw DataError(fmt::format("{}: is a directory; {}", path, kExpected),
-                      "name its files, e.g. a glob DIR/train-*.bin");
+      problem = "is a directory";
+      hint = "name its files, e.g. a glob DIR/train-*.bin";
+    } else if (!known || !S_ISREG(info.st_mode)) {
+      problem = "is not a regular file";
+    } else if (size_ == 0) {
+      problem = "is empty (0 bytes)";
     }
-    if (!regular) throw DataError(fmt::format("{}: is not a regular file; {}", path, kExpected));
-    if (size_ == 0) throw DataError(fmt::format("{}: is empty (0 bytes); {}", path, kExpected));
-    if (address_ == MAP_FAILED)
-      throw DataError(fmt::format("{}: cannot map {} bytes: {}", path, size_, std::strerror(error)));
+    if (problem.empty()) return;
+    ::close(descriptor_);
+    throw DataError(fmt::format("{}: {}; {}", path, problem, kExpected), hint);
   }
-  ~Mapping() { ::munmap(address_, size_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  ~InputFile() { ::close(descriptor_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
 
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(address_), size_}; }
+  const std::string& path() const { return path_; }
+  std::size_t size() const { return size_; }
   std::pair<std::uint64_t, std::uint64_t> identity() const { return {device_, inode_}; }
 
+  void read(std::size_t offset, void* out, std::size_t bytes) const {
+    for (std::size_t done = 0; done < bytes;) {
+      const ssize_t got =
+          ::pread(descriptor_, static_cast<std::byte*>(out) + done, bytes - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) {
+        throw DataError(fmt::format("{}: cannot read at byte {}: {}", path_, offset + done, std::strerror(errno)));
+      }
+      if (got == 0) {
+        struct stat now {};
+        ::fstat(descriptor_, &now);
+        throw DataError(fmt::format("{}: has {} bytes, and had {} when it was opened", path_, now.st_size, size_),
+                        "a file must not change while a run reads it");
+      }
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  std::vector<std::byte> part(std::size_t offset, std::size_t bytes) const {
+    std::vector<std::byte> result(std::min(bytes, size_ - offset));
+    read(offset, result.data(), result.size());
+    return result;
+  }
+
  private:
-  void* address_ = nullptr;
+  std::string path_;
+  int descriptor_;
   std::size_t size_ = 0;
   std::uint64_t device_ = 0, inode_ = 0;
 };
@@ -80,20 +117,21 @@ struct Layout {
   std::string format;
 };
 
-Layout read_header(const std::string& path, std::span<const std::byte> bytes, Width width) {
+Layout read_header(const InputFile& file, Width width) {
+  const std::string& path = file.path();
   const bool narrow = width == Width::kU16;
-  if (bytes.size() < kTokenHeaderBytes) {
+  if (file.size() < kTokenHeaderBytes) {
     throw DataError(
-        fmt::format("{}: {} bytes, expected an llm.c header of {} bytes", path, bytes.size(), kTokenHeaderBytes));
+        fmt::format("{}: {} bytes, expected an llm.c header of {} bytes", path, file.size(), kTokenHeaderBytes));
   }
   std::array<std::int32_t, 3> header{};
-  std::memcpy(header.data(), bytes.data(), sizeof header);
+  file.read(0, header.data(), sizeof header);
   const std::int32_t version = narrow ? kTokenVersionU16 : kTokenVersionU32;
   if (header[1] != version) {
     throw DataError(
         fmt::format("{}: llm.c header {} has version {}, expected {}", path, header[0], header[1], version));
   }
-  const std::int64_t payload = static_cast<std::int64_t>(bytes.size() - kTokenHeaderBytes);
+  const std::int64_t payload = static_cast<std::int64_t>(file.size() - kTokenHeaderBytes);
   const std::int64_t token_bytes = narrow ? 2 : 4;
   if (header[2] < 0 || header[2] * token_bytes != payload) {
     throw DataError(fmt::format("{}: the header counts {} tokens ({} bytes), found {} bytes after it", path, header[2],
@@ -104,10 +142,10 @@ Layout read_header(const std::string& path, std::span<const std::byte> bytes, Wi
 }
 
 // True where each token's upper half is zero in 32-bit words: 32 or 64-bit integers, not u16.
-bool looks_like_wider_integers(std::span<const std::byte> bytes) {
+bool looks_like_wider_integers(std::span<const std::byte> bytes, std::size_t file_size) {
   constexpr std::size_t fewest = 64;
-  const std::size_t words = std::min(bytes.size(), kSampleBytes) / 4;
-  if (words < fewest || bytes.size() % 4 != 0) return false;
+  const std::size_t words = bytes.size() / 4;
+  if (words < fewest || file_size % 4 != 0) return false;
   bool any_low = false;
   for (std::size_t i = 0; i < words; ++i) {
     std::array<std::uint16_t, 2> halves{};
@@ -118,12 +156,15 @@ bool looks_like_wider_integers(std::span<const std::byte> bytes) {
   return any_low;
 }
 
-Layout detect(const std::string& path, std::span<const std::byte> bytes) {
+Layout detect(const InputFile& file) {
+  const std::string& path = file.path();
+  const std::vector<std::byte> start = file.part(0, kSampleBytes);
+  const std::span<const std::byte> bytes(start);
   if (bytes.size() >= 4) {
     std::int32_t magic = 0;
     std::memcpy(&magic, bytes.data(), sizeof magic);
-    if (magic == kTokenMagicU16) return read_header(path, bytes, Width::kU16);
-    if (magic == kTokenMagicU32) return read_header(path, bytes, Width::kU32);
+    if (magic == kTokenMagicU16) return read_header(file, Width::kU16);
+    if (magic == kTokenMagicU32) return read_header(file, Width::kU32);
     const auto swapped = static_cast<std::int32_t>(__builtin_bswap32(static_cast<std::uint32_t>(magic)));
     if (swapped == kTokenMagicU16 || swapped == kTokenMagicU32) {
       throw DataError(fmt::format("{}: llm.c header {} is big-endian; expected little-endian", path, swapped));
@@ -138,36 +179,26 @@ Layout detect(const std::string& path, std::span<const std::byte> bytes) {
     throw DataError(fmt::format("{}: is part of a Megatron dataset ({} lies beside it); {}", path,
                                 index.filename().string(), kExpected));
   }
-  const std::size_t sample = std::min(bytes.size(), kSampleBytes);
-  if (looks_like_text(bytes.first(sample)) &&
-      looks_like_text(bytes.subspan(bytes.size() / 2, std::min(bytes.size() - bytes.size() / 2, sample)))) {
+  if (looks_like_text(bytes) && looks_like_text(file.part(file.size() / 2, kSampleBytes))) {
     throw DataError(fmt::format("{}: looks like text; {}", path, kExpected), std::string(kPrepareHint));
   }
-  if (bytes.size() % 2 != 0) {
+  if (file.size() % 2 != 0) {
     throw DataError(fmt::format("{}: {} bytes without a header is an odd number; raw u16 tokens take 2 bytes each",
-                                path, bytes.size()),
+                                path, file.size()),
                     "the file was cut short, or is not token data");
   }
-  if (looks_like_wider_integers(bytes)) {
+  if (looks_like_wider_integers(bytes, file.size())) {
     throw DataError(fmt::format("{}: looks like 32 or 64-bit integers without a header; {}", path, kExpected));
   }
-  return {Width::kU16, 0, static_cast<std::int64_t>(bytes.size() / 2), "raw u16"};
+  return {Width::kU16, 0, static_cast<std::int64_t>(file.size() / 2), "raw u16"};
 }
 
 }  // namespace
 
 struct TokenFile::State {
-  explicit State(const std::string& name) : path(name), mapping(name), layout(detect(name, mapping.bytes())) {}
+  explicit State(const std::string& name) : file(name), layout(detect(file)) {}
 
-  const std::uint16_t* u16() const {
-    return reinterpret_cast<const std::uint16_t*>(mapping.bytes().data() + layout.offset);
-  }
-  const std::uint32_t* u32() const {
-    return reinterpret_cast<const std::uint32_t*>(mapping.bytes().data() + layout.offset);
-  }
-
-  std::string path;
-  Mapping mapping;
+  InputFile file;
   Layout layout;
 };
 
@@ -178,7 +209,7 @@ TokenFile TokenFile::open(const std::string& path) {
 }
 
 const std::string& TokenFile::path() const {
-  return state_->path;
+  return state_->file.path();
 }
 std::int64_t TokenFile::num_tokens() const {
   return state_->layout.num_tokens;
@@ -187,32 +218,52 @@ std::string TokenFile::format() const {
   return state_->layout.format;
 }
 std::int64_t TokenFile::num_bytes() const {
-  return static_cast<std::int64_t>(state_->mapping.bytes().size());
+  return static_cast<std::int64_t>(state_->file.size());
 }
 std::pair<std::uint64_t, std::uint64_t> TokenFile::identity() const {
-  return state_->mapping.identity();
+  return state_->file.identity();
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::uint32_t> tokens) const {
+  require(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= num_tokens(),
+          "TokenFile::read: positions inside the file");
+  const auto place = [&](std::size_t token_bytes) {
+    return state_->layout.offset + static_cast<std::size_t>(first) * token_bytes;
+  };
+  if (state_->layout.width == Width::kU32) {
+    state_->file.read(place(sizeof(std::uint32_t)), tokens.data(), tokens.size_bytes());
+    return;
+  }
+  std::vector<std::uint16_t> narrow(tokens.size());
+  state_->file.read(place(sizeof(std::uint16_t)), narrow.data(), narrow.size() * sizeof(std::uint16_t));
+  std::copy(narrow.begin(), narrow.end(), tokens.begin());
 }
 
 std::uint32_t TokenFile::operator[](std::int64_t i) const {
-  return state_->layout.width == Width::kU16 ? state_->u16()[i] : state_->u32()[i];
+  std::uint32_t token = 0;
+  read(i, {&token, 1});
+  return token;
 }
 
-void TokenFile::check_ids(std::int64_t first, std::int64_t last, std::int64_t vocab_size) const {
-  require(0 <= first && first <= last && last <= num_tokens(), "check_ids: positions inside the file");
-  const auto largest = [&](const auto* tokens) {
-    std::uint32_t result = 0;
-    for (std::int64_t i = first; i < last; ++i) result = std::max<std::uint32_t>(result, tokens[i]);
-    return result;
-  };
-  const std::uint32_t maximum = state_->layout.width == Width::kU16 ? largest(state_->u16()) : largest(state_->u32());
-  if (first == last || maximum < static_cast<std::uint64_t>(std::max<std::int64_t>(vocab_size, 0))) return;
-  std::int64_t position = first;
-  while ((*this)[position] < static_cast<std::uint64_t>(std::max<std::int64_t>(vocab_size, 0))) ++position;
-  throw DataError(fmt::format("{}: token id {} at position {} is outside model.vocab_size {}", path(),
-                              (*this)[position], position, vocab_size),
+void TokenFile::check_ids(std::int64_t first, std::span<const std::uint32_t> tokens, std::int64_t vocab_size) const {
+  const auto limit = static_cast<std::uint64_t>(std::max<std::int64_t>(vocab_size, 0));
+  const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](std::uint32_t id) { return id >= limit; });
+  if (outside == tokens.end()) return;
+  throw DataError(fmt::format("{}: token id {} at position {} is outside model.vocab_size {}", path(), *outside,
+                              first + (outside - tokens.begin()), vocab_size),
                   state_->layout.offset == 0
                       ? "the file has no header: is it little-endian u16, made with this job's tokenizer?"
                       : "use the tokenizer that made the file, or a larger vocab_size");
+}
+
+void TokenFile::for_blocks(const std::function<void(std::int64_t, std::span<const std::uint32_t>)>& visit) const {
+  std::vector<std::uint32_t> block(static_cast<std::size_t>(std::min(num_tokens(), kBlockTokens)));
+  for (std::int64_t first = 0; first < num_tokens(); first += kBlockTokens) {
+    const auto count = static_cast<std::size_t>(std::min(kBlockTokens, num_tokens() - first));
+    const std::span<std::uint32_t> tokens = std::span(block).first(count);
+    read(first, tokens);
+    visit(first, tokens);
+  }
 }
 
 struct TokenDataset::State {
@@ -268,7 +319,10 @@ TokenDataset::TokenDataset(const std::vector<DataSource>& sources, std::int64_t 
       }
       const std::int64_t tokens = file.num_tokens();
       const std::int64_t windows = tokens > 0 ? (tokens - 1) / seq_len : 0;
-      if (file.num_bytes() <= kFullScanBytes) file.check_ids(0, tokens, vocab_size);
+      if (file.num_bytes() <= kFullScanBytes) {
+        file.for_blocks(
+            [&](std::int64_t first, std::span<const std::uint32_t> ids) { file.check_ids(first, ids, vocab_size); });
+      }
       if (windows > 0) source.files.push_back({source.num_windows, windows, state->files.size()});
       if (windows == 0)
         too_short.push_back(fmt::format("{}: {} tokens, need {} for one window: not used", path, tokens, seq_len + 1));
@@ -323,10 +377,12 @@ void TokenDataset::read(std::int64_t sequence, std::span<std::int32_t> inputs, s
                                  [](std::int64_t w, const State::FileWindows& x) { return w < x.first_window; }));
   const TokenFile& file = state.files[place->file];
   const std::int64_t first = (window - place->first_window) * state.seq_len;
-  file.check_ids(first, first + state.seq_len + 1, state.vocab_size);
-  for (std::int64_t i = 0; i < state.seq_len; ++i) {
-    inputs[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(file[first + i]);
-    targets[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(file[first + i + 1]);
+  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(state.seq_len) + 1);
+  file.read(first, tokens);
+  file.check_ids(first, tokens, state.vocab_size);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    inputs[i] = static_cast<std::int32_t>(tokens[i]);
+    targets[i] = static_cast<std::int32_t>(tokens[i + 1]);
   }
 }
 

@@ -6,12 +6,13 @@
 // warning where others of its source have windows, and refused otherwise.
 //
 // Formats: llm.c version 1 (magic 20240520, u16), version 7 (magic 20240801, u32) (256 i32 of header: magic, version,
-// number of tokens), and raw little-endian u16 without a header. Files are memory-mapped and validated when opened:
+// number of tokens), and raw little-endian u16 without a header. Files are validated when opened and read window by window:
 // what is not token data (text, gzip, another framework's format, big-endian) is refused by name. A raw file carries no
 // magic: it is refused where its bytes read as text or as wider integers, or where a Megatron index lies beside it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,20 +23,23 @@
 
 namespace tessera {
 
-// One mapped file. Throws DataError: path, what was found, what was expected.
+// One open file. Throws DataError: path, what was found, what was expected; also where the file has become shorter since it was opened.
 class TokenFile {
  public:
   static TokenFile open(const std::string& path);
   const std::string& path() const;
   std::int64_t num_tokens() const;
-  // Token at position i; ids are not checked against a vocabulary here.
+  // Tokens from position `first` on; ids are not checked against a vocabulary here. One read of the file a call.
+  void read(std::int64_t first, std::span<std::uint32_t> tokens) const;
   std::uint32_t operator[](std::int64_t i) const;
+  // All tokens in order, visit(position of the first, tokens) a block.
+  void for_blocks(const std::function<void(std::int64_t, std::span<const std::uint32_t>)>& visit) const;
   std::string format() const;  // "llm.c u16", "llm.c u32", "raw u16"
   std::int64_t num_bytes() const;
   // Device and inode: equal for two names of one file.
   std::pair<std::uint64_t, std::uint64_t> identity() const;
-  // DataError (file, position, id, vocab_size) at the first id outside [0, vocab_size) in [first, last).
-  void check_ids(std::int64_t first, std::int64_t last, std::int64_t vocab_size) const;
+  // DataError (file, position, id, vocab_size) at the first of `tokens`, read from `first` on, outside [0, vocab_size).
+  void check_ids(std::int64_t first, std::span<const std::uint32_t> tokens, std::int64_t vocab_size) const;
 
  private:
   struct State;

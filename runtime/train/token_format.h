@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-static_assert(std::endian::native == std::endian::little, "token files are little-endian and mapped as they are");
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and read as they are");
 
 inline constexpr std::int32_t kTokenMagicU16 = 20240520, kTokenVersionU16 = 1;
 inline constexpr std::int32_t kTokenMagicU32 = 20240801, kTokenVersionU32 = 7;

@@ -115,6 +115,7 @@ class Trainer {
     std::exception_ptr failure;
     if (first()) {
       try {
+        directory_.acquire(context_.host, lock_);
         attempt_ = directory_.prepare();
         nonce = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
         directory_.write_nonce(nonce);
@@ -202,7 +203,9 @@ class Trainer {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
-    allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
+    const std::int64_t limit = memory_limit_bytes(config_.device);
+    if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
+    allocator.set_limit(static_cast<std::size_t>(limit));
     if (MemoryResource* shared = context_.factory.shared_memory();
         shared != nullptr && communicators_->shard_group().members.size() > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
@@ -252,7 +255,7 @@ class Trainer {
   }
 
   ExitCode loop() {
-    if (config_.run.evaluate_every > 0) evaluate(0);
+    if (config_.run.evaluate_every > 0 && evaluate(0)) return stopped(0);
     std::int64_t step = 0;   // updates made
     std::int64_t batch = 0;  // batches consumed: a skipped update consumes its batch
     std::int64_t skipped = 0, skipped_in_a_row = 0;
@@ -263,12 +266,11 @@ class Trainer {
       const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
-      const StepOutcome outcome =
-          executor_->train(plan_.program, {.step = step + 1,
-                                           .batch = &data,
-                                           .stop_requested = context_.stop_requested && context_.stop_requested(),
-                                           .learning_rate = rate,
-                                           .schedule_factor = schedule_factor(rate, step + 1)});
+      const StepOutcome outcome = executor_->train(plan_.program, {.step = step + 1,
+                                                                   .batch = &data,
+                                                                   .stop_requested = asked_to_stop(),
+                                                                   .learning_rate = rate,
+                                                                   .schedule_factor = schedule_factor(rate, step + 1)});
       const double ended = monotonic_seconds();
       ++batch;
       if (!outcome.updated) {
@@ -278,24 +280,28 @@ class Trainer {
         ++step;
         skipped_in_a_row = 0;
         report(step, batch, skipped, rate, outcome, ended - started, loaded - started);
-        if (due(config_.run.evaluate_every, step)) evaluate(step);
+        if (due(config_.run.evaluate_every, step) && evaluate(step)) return stopped(step);
         if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
       }
       if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
-      if (outcome.stop && step < num_steps_) {
-        reporter_->print(fmt::format(
-            "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
-        last_step_ = step;
-        return ExitCode::kStoppedUnsaved;
-      }
+      if (outcome.stop && step < num_steps_) return stopped(step);
     }
     // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
     if (step > 0) {
       log_step(config_.run.hash_every > 0);
-      if (config_.run.evaluate_every > 0 && evaluated_step_ != step) evaluate(step);
+      if (config_.run.evaluate_every > 0 && evaluated_step_ != step && evaluate(step)) return stopped(step);
     }
     last_step_ = step;
     return ExitCode::kDone;
+  }
+
+  bool asked_to_stop() const { return context_.stop_requested && context_.stop_requested(); }
+
+  ExitCode stopped(std::int64_t step) {
+    reporter_->print(fmt::format(
+        "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
+    last_step_ = step;
+    return ExitCode::kStoppedUnsaved;
   }
 
   // decay_steps counts from run.steps where that is given, whatever ends the run first.
@@ -356,19 +362,23 @@ class Trainer {
     unlogged_.reset();
   }
 
-  // Mean loss over the validation windows; changes no training number.
-  void evaluate(std::int64_t step) {
-    if (!evaluation_) return;
+  // Mean loss over the validation windows; changes no training number. True where the ranks agreed to stop: then at the end of the batch in which
+  // one of them was asked, and a part of the windows is no result.
+  bool evaluate(std::int64_t step) {
+    if (!evaluation_) return false;
     evaluated_step_ = step;
     LossSum total;
     for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
       const StepBatch data = evaluation_->load(b);
-      const LossSum losses = executor_->evaluate(plan_.evaluation_program, {.step = step, .batch = &data});
-      total.sum.merge(losses.sum);
-      total.num_targets += losses.num_targets;
+      const EvaluationOutcome outcome = executor_->evaluate(
+          plan_.evaluation_program, {.step = step, .batch = &data, .stop_requested = asked_to_stop()});
+      if (outcome.stop) return true;
+      total.sum.merge(outcome.losses.sum);
+      total.num_targets += outcome.losses.num_targets;
     }
     reporter_->validation(step,
                           total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
+    return false;
   }
 
   void sample(std::int64_t step) {
@@ -395,6 +405,7 @@ class Trainer {
   const JobConfig& config_;
   int logical_rank_;
   RunDirectory directory_;
+  std::optional<RunLock> lock_;  // of rank 0: the last to go
   // Destroyed in reverse: what uses a stream or a communicator goes before it.
   CallLog call_log_;
   std::unique_ptr<CommunicatorSet> communicators_;

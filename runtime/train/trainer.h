@@ -32,7 +32,8 @@ struct TrainContext {
       factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
   Device& device;
   ProgressMode progress = ProgressMode::kPlain;
-  std::function<bool()> stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step
+  std::function<bool()>
+      stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step and evaluation batch
   // Called with an error that peers do not share, before anything is torn down (a teardown would wait for them): prints it and ends the
   // process (MPI_Abort). Where empty, the error is rethrown.
   std::function<void(std::exception_ptr)> on_fatal;

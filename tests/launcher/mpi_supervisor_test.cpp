@@ -13,14 +13,14 @@ using test::CommandResult;
 const std::string kProgram = TESSERA_BINARY_DIR "/tests/tessera_session_program ";
 
 // The supervisor around an mpirun of two ranks; `script` may use $p, its process, once both ranks have printed "ready". stdout is what
-// the ranks printed after that.
-CommandResult supervise(const std::string& mode, const std::string& script) {
+// the ranks printed after that. before: what the shell does first.
+CommandResult supervise(const std::string& mode, const std::string& script, const std::string& before = ":") {
   const test::TemporaryDirectory directory;
   return test::run_command(
       fmt::format(
-          "touch out; {}supervise {}{}{} > out & p=$!; until [ $(grep -c ready out) = 2 ]; do sleep 0.05; done; "
+          "{}; touch out; {}supervise {}{}{} > out & p=$!; until [ $(grep -c ready out) = 2 ]; do sleep 0.05; done; "
           "{}; wait $p; code=$?; grep -v ready out; exit $code",
-          kProgram, test::mpirun(2), kProgram, mode, script),
+          before, kProgram, test::mpirun(2), kProgram, mode, script),
       {.timeout_seconds = 120, .working_directory = directory.path().string()});
 }
 
@@ -31,6 +31,26 @@ TEST(MpiSupervisor, TurnsEachSignalIntoARequestToStop) {
     EXPECT_EQ(result.out, "SIGUSR1\n") << "the ranks leave by themselves, asked by the signal that mpirun passes on";
     EXPECT_EQ(result.err, fmt::format("launch: SIG{}: asking the ranks to stop; again to kill them\n", signal));
   }
+}
+
+// What nohup does before it starts a program.
+TEST(MpiSupervisor, LeavesAHangupAloneThatWasIgnoredAtTheStart) {
+  const CommandResult result = supervise("wait-for-stop", "kill -HUP $p; kill -USR1 $p", "trap '' HUP");
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.err, "launch: SIGUSR1: asking the ranks to stop; again to kill them\n");
+}
+
+TEST(MpiStopSignal, IsAHangupOnlyWhereItWasNotIgnoredAtTheStart) {
+  const auto first_signal = [](const std::string& before, const std::string& signals) {
+    const test::TemporaryDirectory directory;
+    return test::run_command(fmt::format("{}; touch out; {} wait-for-stop > out & p=$!; until grep -q ready out; do "
+                                         "sleep 0.05; done; {}; wait $p; grep -v ready out",
+                                         before, kProgram, signals),
+                             {.timeout_seconds = 120, .working_directory = directory.path().string()})
+        .out;
+  };
+  EXPECT_EQ(first_signal(":", "kill -HUP $p"), "SIGHUP\n");
+  EXPECT_EQ(first_signal("trap '' HUP", "kill -HUP $p; kill -USR1 $p"), "SIGUSR1\n");
 }
 
 TEST(MpiSupervisor, EndsRanksThatDoNotAnswerAtTheSecondInterrupt) {

@@ -134,6 +134,16 @@ TEST_F(MpiTrain, PrintsBadDataOnceAndReturnsThree) {
   EXPECT_EQ(count(without_warnings(result.err), "\n"), 1) << result.err;
 }
 
+TEST_F(MpiTrain, ADataFileCutShortWhileItTrainsReturnsThreeAndItsName) {
+  write_job(1000000);
+  const CommandResult result =
+      run(test::mpirun(2, "--bind-to none") + kTessera +
+          "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
+          "truncate -s 1024 train.bin; wait $p");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(count(result.err, "train.bin: has 1024 bytes, and had 5024"), 1) << result.err;
+}
+
 TEST_F(MpiTrain, RefusesAFileThatIsNotThere) {
   const CommandResult result = run(test::mpirun(2) + kTessera + "train absent.yaml");
   EXPECT_EQ(result.exit_code, 2);

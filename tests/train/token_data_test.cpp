@@ -116,6 +116,18 @@ TEST_F(TokenFiles, AHeaderThatCountsPastTheEndIsRefused) {
   expect_parts(open_refusal(write("longer.bin", header(20240520, 1, 1) + u16({1, 2}))), {"1 tokens", "found 4 bytes"});
 }
 
+TEST_F(TokenFiles, AFileCutShortWhileItIsReadIsAnErrorWithItsName) {
+  const std::string name = counting("cut.bin", 10000);
+  const TokenDataset data({{name, 1.0}}, 9, 65536);
+  std::vector<std::int32_t> inputs(9), targets(9);
+  fs::resize_file(name, 1024 + 2 * 5000);
+  data.read(500, inputs, targets);  // tokens 4500 … 4509 are there
+  EXPECT_EQ(inputs[0], 4500);
+  EXPECT_EQ(targets[8], 4509);
+  expect_parts(refusal([&] { data.read(555, inputs, targets); }),
+               {name, "has 11024 bytes", "had 21024 when it was opened"});
+}
+
 TEST_F(TokenFiles, AWrongVersionIsRefused) {
   expect_parts(open_refusal(write("v.bin", header(20240520, 7, 1) + u16({1}))), {"version 7", "expected 1"});
   expect_parts(open_refusal(write("w.bin", header(20240801, 1, 1) + u16({1, 0}))), {"version 1", "expected 7"});

@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "runtime/train/batch_loader.h"
+#include "runtime/train/plan.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/train_job.h"
 
@@ -385,6 +386,41 @@ TEST_F(TrainerTest, SamplingAndEvaluationLeaveTheTrainingNumbersAlone) {
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["state_hash"], plain[i + 1]["state_hash"]) << i;
 }
 
+// One rank is asked in its second evaluation batch of eleven: all leave at the end of that batch, and nobody calls a part a result.
+TEST_F(TrainerTest, ARequestToStopDuringAnEvaluationIsFollowedAtTheEndOfItsBatch) {
+  for (const int world : {1, 2, 4}) {
+    JobConfig config = test::model_t(5);
+    config.run.evaluate_every = 1;
+    config.data.train = {{random_tokens(2001), 1.0}};
+    config.data.validation = {random_tokens(11 * 8 * 16 + 1)};
+    std::vector<int> questions(static_cast<std::size_t>(world), 0);
+    const std::string path = directory_ / ("stopped" + std::to_string(world));
+    const ExitCode code = test::run_until(config, world, 1, path, [&](int rank) {
+      return ++questions[static_cast<std::size_t>(rank)] == 2 && rank == world - 1;
+    });
+    EXPECT_EQ(code, ExitCode::kStoppedUnsaved);
+    EXPECT_EQ(questions, std::vector<int>(static_cast<std::size_t>(world), 2));
+    std::ifstream metrics(path + "/metrics.jsonl");
+    std::vector<std::string> kinds;
+    for (std::string line; std::getline(metrics, line);) kinds.push_back(json::parse(line).value("kind", "step"));
+    EXPECT_EQ(kinds, (std::vector<std::string>{"start"}));
+  }
+}
+
+// Equal weights before step 1: what shapes the training must not show in the measure.
+TEST_F(TrainerTest, TheValidationLossIsThePlainCrossEntropyWhateverTheTrainingAdds) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  config.data.validation = {random_tokens(16 * 11 + 1)};
+  config.run.evaluate_every = 1;
+  const std::vector<json> plain = run(config, 2);
+  config.loss.label_smoothing = 0.3;
+  config.loss.z_loss = 0.01;
+  const std::vector<json> shaped = run(config, 2);
+  EXPECT_EQ(shaped[1]["validation_loss"], plain[1]["validation_loss"]);
+  EXPECT_GT(shaped[2]["loss"].get<double>(), plain[2]["loss"].get<double>() + 0.1);  // z_loss · (ln 64)² = 0.17
+}
+
 TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
@@ -395,6 +431,45 @@ TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.exit_code, ExitCode::kDevice);
     EXPECT_NE(std::string(error.what()).find("parameters"), std::string::npos) << error.what();
+  }
+}
+
+// Parameters and moments alone would fit: the refusal must not wait for the first gradient that does not.
+TEST_F(TrainerTest, AJobWhoseGradientsWouldNotFitIsRefusedBeforeItLeavesAFile) {
+  JobConfig config = test::model_t(1);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  const ResolvedBatch batch = resolve(config, 1);
+  const Plan plan = make_plan(config, batch, {.dp = 1}, 0, 1);
+  config.device.memory_limit = std::to_string(plan.least_bytes() - 1);
+  try {
+    run(config);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
+    EXPECT_TRUE(std::string(error.what()).starts_with("memory: a rank needs ")) << error.what();
+    EXPECT_NE(std::string(error.what()).find("hint: "), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(run_path()));
+}
+
+TEST_F(TrainerTest, TheMeasuredPeakLiesBetweenWhatIsCertainAndWhatIsPredicted) {
+  for (JobConfig config : {test::model_t(2), test::llama_t(2), test::model_w(1)}) {
+    config.data.train = {{random_tokens(8001), 1.0}};
+    for (const int world : {1, 2, 4}) {
+      for (const std::string wrap : {"block", "root"}) {
+        for (const std::int64_t micro : {1, 2}) {
+          if (config.run.name == "w" && (world != 2 || micro != 2)) continue;  // the large one once per wrap
+          config.fsdp.wrap = wrap;
+          config.batch.micro_batch_size = micro;
+          const ResolvedBatch batch = resolve(config, world);
+          const Plan plan = make_plan(config, batch, {.dp = world}, 0, 1);
+          const auto peak = run(config, world).back()["memory_allocated_peak"].get<std::int64_t>();
+          const std::string where = config.run.name + ", " + std::to_string(world) + " ranks, wrap " + wrap;
+          EXPECT_LE(plan.least_bytes(), peak) << where;
+          EXPECT_GE(plan.predicted_bytes(), peak) << where;
+        }
+      }
+    }
   }
 }
 

@@ -98,27 +98,37 @@ MeshShape mesh_of(const ResolvedBatch& batch) {
 }  // namespace
 
 std::vector<std::string> run_job(const JobConfig& config, int world, int threads, const std::string& run_directory) {
-  const auto factories = make_threads_world(world);
-  const ResolvedBatch batch = resolve(config, world);
-  on_threads(world, [&](int rank) {
-    CpuDevice device({.num_threads = threads});
-    train({.config = config,
-           .batch = batch,
-           .mesh = mesh_of(batch),
-           .placement = Placement::canonical(world),
-           .world_rank = rank,
-           .host = "test",
-           .run_directory = run_directory,
-           .device_summary = "cpu",
-           .num_threads = threads,
-           .factory = *factories[static_cast<std::size_t>(rank)],
-           .device = device,
-           .progress = ProgressMode::kQuiet});
-  });
+  run_until(config, world, threads, run_directory, {});
   std::ifstream file(run_directory + "/metrics.jsonl");
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
+}
+
+ExitCode run_until(const JobConfig& config, int world, int threads, const std::string& run_directory,
+                   const std::function<bool(int rank)>& stop_requested) {
+  const auto factories = make_threads_world(world);
+  const ResolvedBatch batch = resolve(config, world);
+  std::vector<ExitCode> codes(static_cast<std::size_t>(world));
+  on_threads(world, [&](int rank) {
+    CpuDevice device({.num_threads = threads});
+    codes[static_cast<std::size_t>(rank)] =
+        train({.config = config,
+               .batch = batch,
+               .mesh = mesh_of(batch),
+               .placement = Placement::canonical(world),
+               .world_rank = rank,
+               .host = "test",
+               .run_directory = run_directory,
+               .device_summary = "cpu",
+               .num_threads = threads,
+               .factory = *factories[static_cast<std::size_t>(rank)],
+               .device = device,
+               .progress = ProgressMode::kQuiet,
+               .stop_requested = [&] { return stop_requested && stop_requested(rank); }});
+  });
+  for (const ExitCode code : codes) require(code == codes.front(), "every rank ends with one code");
+  return codes.front();
 }
 
 std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics) {

@@ -29,6 +29,10 @@ std::string write_tokens(const std::string& path, const std::vector<std::uint32_
 // Runs train() on `world` ranks as threads. Returns the lines of metrics.jsonl (of rank 0). An error of train() is rethrown (rank 0's).
 std::vector<std::string> run_job(const JobConfig& config, int world, int threads, const std::string& run_directory);
 
+// The same with ranks that may be asked to stop; returns the code that every rank ended with.
+ExitCode run_until(const JobConfig& config, int world, int threads, const std::string& run_directory,
+                   const std::function<bool(int rank)>& stop_requested);
+
 // The numbers of those lines that the promise covers: "kind/step loss max_loss grad_norm state_hash", one string per event.
 std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics);
 

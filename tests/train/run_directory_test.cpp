@@ -1,0 +1,81 @@
+#include "runtime/train/run_directory.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "runtime/base/error.h"
+#include "runtime/train/trainer.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/train/train_job.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(RunLock, ASecondRunIsRefusedNamingTheOwnerUntilTheFirstEnds) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path().string();
+  {
+    const RunLock owner(path, "node7");
+    const std::string message = refusal([&] { const RunLock second(path, "node8"); });
+    EXPECT_NE(message.find("in use by process " + std::to_string(::getpid()) + " on node7, since 20"),
+              std::string::npos)
+        << message;
+  }
+  EXPECT_FALSE(fs::exists(path + "/.lock"));
+  EXPECT_EQ(refusal([&] { const RunLock second(path, "node8"); }), "(accepted)");
+}
+
+TEST(RunLock, ADeadOwnersLockDoesNotCount) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path().string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const RunLock owner(path, "node7");
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_TRUE(fs::exists(path + "/.lock")) << "killed before it could clean up";
+  EXPECT_EQ(refusal([&] { const RunLock second(path, "node8"); }), "(accepted)");
+}
+
+TEST(RunDirectory, OfARunInProgressIsRefusedToAllRanksAndLeftAsItIs) {
+  const test::TemporaryDirectory directory;
+  JobConfig config = test::model_t(1);
+  config.data.train = {{test::write_tokens(directory / "train.bin", 2001, 64), 1.0}};
+  const std::string path = directory / "run";
+  test::run_job(config, 1, 1, path);
+  const auto written = fs::last_write_time(path + "/metrics.jsonl");
+  const RunLock owner(path, "node7");
+  try {
+    test::run_job(config, 2, 1, path);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kUsage);
+    EXPECT_EQ(error.rank, 0);
+    EXPECT_NE(std::string(error.what()).find("on node7"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(fs::exists(path + "/attempts"));
+  EXPECT_EQ(fs::last_write_time(path + "/metrics.jsonl"), written);
+}
+
+}  // namespace
+}  // namespace tessera
