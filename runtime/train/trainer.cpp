@@ -116,9 +116,9 @@ class Trainer {
     if (first()) {
       try {
         directory_.acquire(context_.host, lock_);
-        attempt_ = directory_.prepare();
-        nonce = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
-        directory_.write_nonce(nonce);
+        const std::uint64_t chosen = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
+        attempt_ = directory_.prepare(chosen);
+        nonce = chosen;
       } catch (...) {
         failure = std::current_exception();  // rethrown after the broadcast that the others wait in
       }
@@ -144,9 +144,9 @@ class Trainer {
   void open_reports() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     if (!first()) return;
-    directory_.remove_nonce();
     write_file(directory_.config(), to_yaml(config_));
     write_file(directory_.plan(), plan_.json(numerics_));
+    directory_.remove_nonce();
   }
 
   void open_data() {
