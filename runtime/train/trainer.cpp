@@ -390,7 +390,16 @@ class Trainer {
     SamplerOptions options{
         .num_tokens = kSampleTokens,
         .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
-    std::vector<std::uint32_t> text = sampler_->generate(prompt, options, step);
+    std::vector<std::uint32_t> text;
+    std::exception_ptr not_finite;
+    try {
+      text = sampler_->generate(prompt, options, step);
+    } catch (const NonFiniteError&) {
+      not_finite = std::current_exception();  // of logits that every rank has: all come here, and leave in order
+    }
+    agreed([&] {
+      if (not_finite) std::rethrow_exception(not_finite);
+    });
     // A vocabulary padded beyond the tokenizer has ids without text.
     std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
     if (first()) reporter_->print(fmt::format("--- sample after step {} ---\n{}\n---", step, tokenizer_->decode(text)));
