@@ -56,6 +56,7 @@ RankBinding plan_one(const Topology& machine, const std::vector<Cpus>& given, st
   plan.num_cores = static_cast<int>(num_cores);
   plan.num_threads =
       static_cast<int>(threads.value_or(static_cast<std::int64_t>(std::max<std::size_t>(1, num_cores / same.size()))));
+  plan.is_applied = bind != "none";
   // More threads than cores: the kernel balances them better than any fixed choice.
   if (bind == "none" || cores.size() < same.size()) return plan;
   const auto position = static_cast<std::size_t>(std::find(same.begin(), same.end(), rank) - same.begin());
@@ -161,6 +162,7 @@ BoundRank BoundRank::decode(const std::string& text) {
 }
 
 void bind_thread(const RankBinding& binding, int index) {
+  if (!binding.is_applied) return;
   if (index >= 0 && static_cast<std::size_t>(index) < binding.threads.size()) {
     bind_this_thread(binding.threads[static_cast<std::size_t>(index)]);
   } else {

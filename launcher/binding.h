@@ -18,7 +18,8 @@ struct RankBinding {
   int num_cores = 1;     // of these PUs
   int num_threads = 1;   // compute threads
   std::vector<std::vector<int>>
-      threads;  // per compute thread the PUs of its core; empty: no thread is bound beyond `pus`
+      threads;             // per compute thread the PUs of its core; empty: no thread is bound beyond `pus`
+  bool is_applied = true;  // false: threads stay where the system puts them, and all of the above is only reported
 
   // "2 threads, cpuset 0-1".
   std::string str() const;
@@ -53,7 +54,7 @@ std::vector<std::string> binding_warnings(const std::vector<BoundRank>& ranks);
 std::string binding_summary(const std::vector<BoundRank>& ranks);
 
 // Binds the calling thread as compute thread `index`, or as a communication thread (index < 0), which may use every
-// core of the rank: it must not be nailed to one that computes.
+// core of the rank: it must not be nailed to one that computes. Makes no call where the binding is not applied.
 void bind_thread(const RankBinding& binding, int index);
 
 }  // namespace tessera

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -16,6 +19,30 @@ namespace tessera {
 namespace {
 
 constexpr int kOldestMajor = 4;
+// More ranks on a core are a slip of the finger, and mpirun would take the machine down before it says so.
+constexpr std::int64_t kMostRanksPerCore = 128;
+constexpr std::int64_t kMostRanks = 1000000;
+
+// The first words of the policies that mpirun of Open MPI 4 and 5 knows (mpirun(1)), before any ":" of a modifier.
+constexpr std::array kPlaces = {"slot",    "hwthread", "core", "l1cache", "l2cache", "l3cache",
+                                "package", "socket",   "numa", "board",   "node"};
+constexpr std::array kMapOnly = {"seq", "dist", "ppr", "rankfile", "pe-list"};
+constexpr std::array kBindOnly = {"none", "cpu-list"};
+constexpr std::array kRankOnly = {"fill", "span"};
+
+// mpirun --quiet does not say what it disliked, and its exit code is that of a lost rank. Like mpirun, takes any beginning of a name in any case;
+// modifiers behind a colon, which differ from release to release, are left to it.
+template <std::size_t N>
+void check_policy(const char* option, const std::string& policy, const std::array<const char*, N>& more) {
+  std::string word = policy.substr(0, policy.find(':'));
+  if (word.empty()) return;  // none given, or modifiers alone
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  std::vector<std::string> known(kPlaces.begin(), kPlaces.end());
+  known.insert(known.end(), more.begin(), more.end());
+  if (std::any_of(known.begin(), known.end(), [&](const std::string& name) { return name.starts_with(word); })) return;
+  throw ConfigError(fmt::format("launch: {} {}: mpirun knows no such policy", option, policy),
+                    fmt::format("one of {}", fmt::join(known, ", ")));
+}
 
 int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
   const bool per_node = request.ranks_per_node.has_value() || request.rank_per_core;
@@ -29,7 +56,12 @@ int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
   }
   if (request.num_ranks) return *request.num_ranks;
   const int per_host = request.rank_per_core ? facts.num_cores : request.ranks_per_node.value_or(1);
-  return per_host * request.num_nodes;
+  const std::int64_t ranks = std::int64_t{per_host} * request.num_nodes;
+  if (ranks > kMostRanks) {
+    throw ConfigError(fmt::format("launch: {} ranks on each of {} hosts are {}, expected at most {}", per_host,
+                                  request.num_nodes, ranks, kMostRanks));
+  }
+  return static_cast<int>(ranks);
 }
 
 bool plain(char letter) {
@@ -78,6 +110,9 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
         fmt::format("launch: mpirun is '{}', and Open MPI {} or newer is needed", facts.mpirun.text, kOldestMajor),
         "install openmpi-bin, or put its mpirun first in PATH");
   }
+  check_policy("--map-by", request.map_by, kMapOnly);
+  check_policy("--bind-to", request.bind_to, kBindOnly);
+  check_policy("--rank-by", request.rank_by, kRankOnly);
   const bool newer = facts.mpirun.major > kOldestMajor;
   LaunchLine line;
   line.num_ranks = ranks_of(request, facts);
@@ -96,6 +131,12 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   // With hosts of unknown size mpirun decides by itself what is too much.
   const bool one_host = request.hostfile.empty() && request.host.empty() && request.num_nodes == 1;
   const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : facts.num_slots;
+  const std::int64_t most = one_host ? std::min(kMostRanks, kMostRanksPerCore * facts.num_cores) : kMostRanks;
+  if (line.num_ranks > most) {
+    throw ConfigError(fmt::format(
+        "launch: {} ranks, expected at most {}{}", line.num_ranks, most,
+        one_host ? fmt::format(" on {} {}", facts.num_cores, facts.num_cores == 1 ? "core" : "cores") : ""));
+  }
   const bool oversubscribed = capacity && line.num_ranks > *capacity;
   if (oversubscribed) {
     line.warnings.push_back(fmt::format("launch: {} ranks on {} {}: they share them, and each is slower for it",
@@ -124,9 +165,11 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
 std::optional<int> count_slots(const std::string& hostfile) {
   std::ifstream file(hostfile);
   if (!file) throw ConfigError(fmt::format("launch: --hostfile {}: cannot be read", hostfile));
-  int slots = 0, hosts = 0;
+  std::int64_t slots = 0;
+  int hosts = 0, number = 0;
   bool known = true;
   for (std::string text; std::getline(file, text);) {
+    ++number;
     std::istringstream words(text.substr(0, text.find('#')));
     std::string host;
     if (!(words >> host)) continue;
@@ -134,7 +177,14 @@ std::optional<int> count_slots(const std::string& hostfile) {
     bool said = false;
     for (std::string word; words >> word;) {
       if (!word.starts_with("slots=")) continue;
-      slots += std::atoi(word.c_str() + 6);
+      std::int64_t here = 0;
+      const char* end = word.data() + word.size();
+      const auto parsed = std::from_chars(word.data() + 6, end, here);
+      if (parsed.ec != std::errc{} || parsed.ptr != end || here < 0 || here > kMostRanks) {
+        throw ConfigError(fmt::format("launch: --hostfile {}:{}: found {}, expected slots= and a number from 0 to {}",
+                                      hostfile, number, word, kMostRanks));
+      }
+      slots = std::min(slots + here, kMostRanks);
       said = true;
     }
     known = known && said;
@@ -142,7 +192,7 @@ std::optional<int> count_slots(const std::string& hostfile) {
   if (hosts == 0)
     throw ConfigError(fmt::format("launch: --hostfile {}: names no host", hostfile),
                       "one host a line, \"name slots=8\"");
-  return known ? std::optional<int>(slots) : std::nullopt;
+  return known ? std::optional<int>(static_cast<int>(slots)) : std::nullopt;
 }
 
 bool mapping_in_environment() {

@@ -52,11 +52,12 @@ struct LaunchLine {
   std::string str() const;
 };
 
-// ConfigError where the request contradicts itself or mpirun is not Open MPI 4 or newer.
+// ConfigError where the request contradicts itself, asks for a policy that mpirun does not know or for more ranks than
+// can be meant, or mpirun is not Open MPI 4 or newer.
 LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts);
 
-// Slots named by a hostfile; nullopt where a line does not say how many. ConfigError where the file cannot be read or
-// names no host.
+// Slots named by a hostfile; nullopt where a line does not say how many. ConfigError where the file cannot be read,
+// names no host, or has slots that are no number.
 std::optional<int> count_slots(const std::string& hostfile);
 // Whether an environment variable of Open MPI or PRRTE sets mapping or binding.
 bool mapping_in_environment();

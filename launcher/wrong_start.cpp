@@ -25,6 +25,10 @@ constexpr std::array kLaunchers = {
 // Any of these and MPI_Init will find its peers.
 constexpr std::array kFound = {"PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"};
 
+const char* environment(const char* name) {
+  return std::getenv(name);
+}
+
 }  // namespace
 
 std::optional<WrongStart> find_wrong_start(const std::function<const char*(const char*)>& lookup) {
@@ -42,7 +46,19 @@ std::optional<WrongStart> find_wrong_start(const std::function<const char*(const
 }
 
 std::optional<WrongStart> find_wrong_start() {
-  return find_wrong_start([](const char* name) -> const char* { return std::getenv(name); });
+  return find_wrong_start(environment);
+}
+
+bool is_first_task(const std::function<const char*(const char*)>& lookup) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    if (const char* rank = lookup(name); rank != nullptr) return std::atoi(rank) == 0;
+  }
+  const auto wrong = find_wrong_start(lookup);
+  return !wrong || wrong->first;
+}
+
+bool is_first_task() {
+  return is_first_task(environment);
 }
 
 }  // namespace tessera

@@ -18,4 +18,8 @@ std::optional<WrongStart> find_wrong_start(const std::function<const char*(const
 // With this process's environment.
 std::optional<WrongStart> find_wrong_start();
 
+// Whether this process is the first of the tasks that a launcher started, or alone: what all of them would say, it says. Known before MPI_Init.
+bool is_first_task(const std::function<const char*(const char*)>& lookup);
+bool is_first_task();
+
 }  // namespace tessera

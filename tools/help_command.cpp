@@ -5,6 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -12,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/wrong_start.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -132,10 +136,82 @@ UnknownCommand find_unknown_command(const CLI::App& root, int argc, char** argv)
   return {};
 }
 
+// Ranks that mpirun started with one command line all come here: one of them speaks.
+void say(std::ostream& stream, const std::string& text) {
+  if (is_first_task()) stream << text;
+}
+
 int usage_error(const std::string& name, std::string what, const std::string& hint) {
   std::replace(what.begin(), what.end(), '\n', ' ');
-  std::cerr << fmt::format("{}: {}; hint: {}\n", name, what, hint);
+  say(std::cerr, fmt::format("{}: {}; hint: {}\n", name, what, hint));
   return static_cast<int>(ExitCode::kUsage);
+}
+
+// What an option takes, from CLI11's name for its type and its check: "INT:POSITIVE", "TEXT:{auto,bar,plain}", "INT:INT in [1 - 9]".
+std::string expectation(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (const auto open = type.find('{'); open != std::string::npos) {
+    std::string words = type.substr(open + 1, type.find('}') - open - 1);
+    for (std::size_t at = 0; (at = words.find(',', at)) != std::string::npos; at += 2) words.replace(at, 1, ", ");
+    return "one of " + words;
+  }
+  const bool whole = type.starts_with("INT") || type.starts_with("UINT");
+  const std::string number = whole ? "a whole number" : "a number";
+  if (type.find("NONNEGATIVE") != std::string::npos) return number + " of at least 0";
+  if (type.find("POSITIVE") != std::string::npos) return number + (whole ? " of at least 1" : " above 0");
+  if (const auto open = type.find('['), dash = type.find(" - ");
+      open != std::string::npos && dash != std::string::npos) {
+    return fmt::format("{} from {} to {}", number, type.substr(open + 1, dash - open - 1),
+                       type.substr(dash + 3, type.find(']') - dash - 3));
+  }
+  return whole || type.starts_with("FLOAT") ? number : "another value";
+}
+
+// CLI11 names the bounds of a range as doubles, all 309 digits of them, and an option's type by its own word for it.
+std::string in_plain_words(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const bool conversion = dynamic_cast<const CLI::ConversionError*>(&error) != nullptr;
+  const bool missing = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  if (!conversion && !missing && dynamic_cast<const CLI::ValidationError*>(&error) == nullptr) return what;
+  const std::string mark = "Could not convert: ";
+  const std::size_t from = what.starts_with(mark) ? mark.size() : 0;
+  const std::string name = what.substr(from, what.find(from > 0 ? " =" : ":", from) - from);
+  const CLI::Option* option = command.get_option_no_throw(name);
+  if (option == nullptr) return what;
+  if (option->results().empty() || option->results().back().empty() || missing) {
+    return fmt::format("{}: expected {}", name, expectation(*option));
+  }
+  const std::string& found = option->results().back();
+  if (conversion && found.find_first_not_of("0123456789") == std::string::npos)
+    return fmt::format("{}: {} is too large", name, found);
+  return fmt::format("{}: found '{}', expected {}", name, found, expectation(*option));
+}
+
+// A command that could not say what it found must not report success.
+void check_output() {
+  std::cout.flush();
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return;
+  throw DeviceError(fmt::format("stdout: not all of the output could be written{}{}", errno != 0 ? ": " : "",
+                                errno != 0 ? std::strerror(errno) : ""));
+}
+
+int run_parsed(CLI::App& app, int argc, char** argv, const int& exit_code) {
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::CallForHelp&) {
+    say(std::cout, reached(app).help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    say(std::cout, fmt::format("{}\n", version.what()));
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App& command = reached(app);
+    const std::string name = full_name(command);
+    return usage_error(name, in_plain_words(command, error), name + " --help");
+  }
 }
 
 }  // namespace
@@ -154,19 +230,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const int& exit_code) {
     }
     return usage_error(full_name(*unknown.parent), fmt::format("unknown command '{}'", unknown.word), names);
   }
-  try {
-    app.parse(argc, argv);
-    return exit_code;
-  } catch (const CLI::CallForHelp&) {
-    std::cout << reached(app).help();
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    std::cout << version.what() << "\n";
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    const std::string name = full_name(reached(app));
-    return usage_error(name, error.what(), name + " --help");
-  }
+  const int code = run_parsed(app, argc, argv, exit_code);
+  if (code == 0) check_output();
+  return code;
 }
 
 }  // namespace tessera

@@ -12,7 +12,8 @@ namespace tessera {
 void style_help(CLI::App& app);
 
 // Parses and runs; returns the exit code: what a command set in exit_code, 0 for --help and --version, 2 for a usage
-// error, which is one line on stderr.
+// error, which is one line on stderr. Of the ranks of a job, which all read one command line, only the first prints
+// help, version and usage errors. DeviceError where a command succeeded and its output did not reach stdout.
 int parse_and_run(CLI::App& app, int argc, char** argv, const int& exit_code);
 
 }  // namespace tessera

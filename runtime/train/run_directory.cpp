@@ -26,6 +26,12 @@ bool is_of_a_run(const std::string& name) {
   return false;
 }
 
+// Names alone may be anybody's, "logs" above all. A run writes config.yaml with its plan; until then it is known by its nonce.
+bool holds_a_run(const fs::path& folder) {
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  return has(".nonce") || (has("config.yaml") && (has("plan.json") || has("metrics.jsonl")));
+}
+
 }  // namespace
 
 std::string RunDirectory::log(int world_rank) const {
@@ -40,19 +46,21 @@ std::vector<fs::path> RunDirectory::files_of_an_earlier_run() const {
   std::string stranger;
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
-    if (is_of_a_run(name)) {
-      old.push_back(entry.path());
-    } else if (name != "attempts" && name != ".lock") {
-      stranger = name;
-    }
+    if (name == ".lock") continue;
+    if (is_of_a_run(name)) old.push_back(entry.path());
+    if (stranger.empty() || !is_of_a_run(name)) stranger = name;
   }
-  const bool holds_a_run =
-      fs::exists(plan()) || fs::exists(fs::path(path_) / "attempts") || fs::exists(fs::path(path_) / "collectives");
-  if (!stranger.empty() && !holds_a_run) {
+  bool ours = holds_a_run(path_);
+  for (int k = 1; !ours && fs::exists(attempt(k)); ++k) ours = holds_a_run(attempt(k));
+  if (!stranger.empty() && !ours) {
     throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger),
                       "choose a directory that is empty or holds a run");
   }
   return old;
+}
+
+std::string RunDirectory::attempt(int number) const {
+  return fmt::format("{}/attempts/{}", path_, number);
 }
 
 void RunDirectory::acquire(const std::string& host, std::optional<RunLock>& lock) const {
@@ -67,27 +75,23 @@ void RunDirectory::acquire(const std::string& host, std::optional<RunLock>& lock
   }
 }
 
-int RunDirectory::prepare() const {
+int RunDirectory::prepare(std::uint64_t nonce) const {
   try {
     const std::vector<fs::path> old = files_of_an_earlier_run();
-    int attempt = 0;
+    int number = 0;
     if (!old.empty()) {
-      for (attempt = 1; fs::exists(fs::path(path_) / "attempts" / std::to_string(attempt)); ++attempt) {
+      for (number = 1; fs::exists(attempt(number)); ++number) {
       }
-      const fs::path target = fs::path(path_) / "attempts" / std::to_string(attempt);
-      fs::create_directories(target);
-      for (const fs::path& file : old) fs::rename(file, target / file.filename());
+      fs::create_directories(attempt(number));
+      for (const fs::path& file : old) fs::rename(file, fs::path(attempt(number)) / file.filename());
     }
+    write_file(path_ + "/.nonce", hex64(nonce));  // first: what comes next is a run's by it alone, should it end here
     fs::create_directories(fs::path(path_) / "logs");
     fs::create_directories(fs::path(path_) / "collectives");
-    return attempt;
+    return number;
   } catch (const fs::filesystem_error& error) {
     throw DeviceError(fmt::format("run directory {}: {}", path_, error.code().message()));
   }
-}
-
-void RunDirectory::write_nonce(std::uint64_t nonce) const {
-  write_file(path_ + "/.nonce", hex64(nonce));
 }
 
 void RunDirectory::check_visible(std::uint64_t nonce) const {

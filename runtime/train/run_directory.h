@@ -25,16 +25,17 @@ class RunDirectory {
   // ConfigError where another run owns it, or where it holds something but no run: it is somebody else's.
   void acquire(const std::string& host, std::optional<RunLock>& lock) const;
   // Then, by the same rank: moves what an earlier run left to attempts/K/ (nothing is overwritten, and files that are no run's stay where they
-  // are). Returns K, 0 where there was nothing. DeviceError where the directory cannot be written.
-  int prepare() const;
+  // are), and leaves the nonce. Returns K, 0 where there was nothing. DeviceError where the directory cannot be written.
+  int prepare(std::uint64_t nonce) const;
   // Called by every rank after prepare(): the directory must be visible here, and created under the same name by rank 0 (a nonce file is compared).
   void check_visible(std::uint64_t nonce) const;
-  void write_nonce(std::uint64_t nonce) const;
+  // Called by that rank once config.yaml and plan.json are there.
   void remove_nonce() const;
 
  private:
   // What prepare() would move; throws as acquire().
   std::vector<std::filesystem::path> files_of_an_earlier_run() const;
+  std::string attempt(int number) const;
 
   std::string path_;
 };

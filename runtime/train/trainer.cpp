@@ -116,9 +116,9 @@ class Trainer {
     if (first()) {
       try {
         directory_.acquire(context_.host, lock_);
-        attempt_ = directory_.prepare();
-        nonce = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
-        directory_.write_nonce(nonce);
+        const std::uint64_t chosen = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
+        attempt_ = directory_.prepare(chosen);
+        nonce = chosen;
       } catch (...) {
         failure = std::current_exception();  // rethrown after the broadcast that the others wait in
       }
@@ -144,9 +144,9 @@ class Trainer {
   void open_reports() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     if (!first()) return;
-    directory_.remove_nonce();
     write_file(directory_.config(), to_yaml(config_));
     write_file(directory_.plan(), plan_.json(numerics_));
+    directory_.remove_nonce();
   }
 
   void open_data() {
@@ -390,7 +390,16 @@ class Trainer {
     SamplerOptions options{
         .num_tokens = kSampleTokens,
         .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
-    std::vector<std::uint32_t> text = sampler_->generate(prompt, options, step);
+    std::vector<std::uint32_t> text;
+    std::exception_ptr not_finite;
+    try {
+      text = sampler_->generate(prompt, options, step);
+    } catch (const NonFiniteError&) {
+      not_finite = std::current_exception();  // of logits that every rank has: all come here, and leave in order
+    }
+    agreed([&] {
+      if (not_finite) std::rethrow_exception(not_finite);
+    });
     // A vocabulary padded beyond the tokenizer has ids without text.
     std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
     if (first()) reporter_->print(fmt::format("--- sample after step {} ---\n{}\n---", step, tokenizer_->decode(text)));

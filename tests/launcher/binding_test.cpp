@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "launcher/cpuset.h"
+
 namespace tessera {
 namespace {
 
@@ -66,6 +70,24 @@ TEST(Binding, ChangesNothingWhereNoneIsAskedFor) {
   EXPECT_EQ(plan[1].pus, kAll);
   EXPECT_EQ(plan[1].num_threads, 3);
   EXPECT_TRUE(plan[1].threads.empty());
+}
+
+// What a batch system or numactl did to this very thread stays, even where the rank was given more.
+TEST(Binding, OfNoneLeavesAThreadWhereItIs) {
+  const Cpus given = current_cpuset();
+  if (given.size() < 2) GTEST_SKIP() << "one processor: nothing could change";
+  Cpus applied, left;
+  std::thread([&] {
+    bind_this_thread({given.back()});
+    for (const int index : {0, -1}) {
+      bind_thread(plan_bindings(load_topology("live"), {given}, 1, "none")[0], index);
+    }
+    left = current_cpuset();
+    bind_thread(plan_bindings(load_topology("live"), {given}, 1, "auto")[0], -1);
+    applied = current_cpuset();
+  }).join();
+  EXPECT_EQ(left, Cpus{given.back()});
+  EXPECT_EQ(applied, given);
 }
 
 BoundRank bound(int rank, const Cpus& pus, int num_threads, int host_cores = 8, const std::string& host = "a") {

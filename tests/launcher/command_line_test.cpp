@@ -68,6 +68,55 @@ TEST(CommandLine, EndsAWrongUseWithTwoAndOneLine) {
   EXPECT_EQ(tessera("bogus").err.substr(0, 34), "tessera: unknown command 'bogus'; ");
 }
 
+TEST(CommandLine, SaysInPlainWordsWhatAnOptionTakes) {
+  const auto message = [](const std::string& arguments) {
+    const std::string text = tessera(arguments).err;
+    return text.substr(0, text.find("; hint: "));
+  };
+  EXPECT_EQ(message("plan a.yaml --ranks 0"),
+            "tessera plan: --ranks: found '0', expected a whole number of at least 1");
+  EXPECT_EQ(message("plan a.yaml --rank -1"),
+            "tessera plan: --rank: found '-1', expected a whole number of at least 0");
+  EXPECT_EQ(message("plan a.yaml --ranks 1.5"),
+            "tessera plan: --ranks: found '1.5', expected a whole number of at least 1");
+  EXPECT_EQ(message("plan a.yaml --ranks"), "tessera plan: --ranks: expected a whole number of at least 1");
+  EXPECT_EQ(message("launch -n x a.yaml"), "tessera launch: -n: found 'x', expected a whole number of at least 1");
+  EXPECT_EQ(message("launch -n 99999999999 a.yaml"), "tessera launch: -n: 99999999999 is too large");
+  EXPECT_EQ(message("config check a.yaml --ranks 0"),
+            "tessera config check: --ranks: found '0', expected a whole number from 1 to 1000000");
+  EXPECT_EQ(message("train a.yaml --progress loud"),
+            "tessera train: --progress: found 'loud', expected one of auto, bar, plain");
+}
+
+TEST(CommandLine, OfSeveralRanksTheFirstAloneShowsHelpAndUsageErrors) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    for (const char* arguments : {"--help", "train --help", "--version", "train", "bogus", "train a.yaml --none"}) {
+      const auto run = [&](const std::string& rank) {
+        return test::run_command(fmt::format("{}/tessera {}", TESSERA_BINARY_DIR, arguments),
+                                 {.environment = {{name, rank}}});
+      };
+      const CommandResult first = run("0"), second = run("1");
+      EXPECT_NE(first.out + first.err, "") << arguments;
+      EXPECT_EQ(second.out + second.err, "") << arguments;
+      EXPECT_EQ(second.exit_code, first.exit_code) << arguments;
+    }
+  }
+}
+
+TEST(CommandLine, DoesNotReportSuccessWhereItsOutputIsLost) {
+  const test::TemporaryDirectory directory;
+  const std::string plan = std::string("plan ") + TESSERA_SOURCE_DIR + "/configs/gpt2-124m.yaml";
+  for (const std::string& arguments :
+       {std::string("--help"), std::string("--version"), plan, plan + " --json", std::string("env")}) {
+    for (const char* sink : {">/dev/full", ">&-"}) {
+      const CommandResult result = tessera(arguments + " " + sink);
+      EXPECT_EQ(result.exit_code, 6) << arguments << sink;
+      EXPECT_TRUE(result.err.starts_with("stdout: not all of the output could be written")) << result.err;
+      EXPECT_EQ(num_lines(result.err), 1) << result.err;
+    }
+  }
+}
+
 TEST(CommandLine, DescribesTheMachine) {
   const CommandResult result = tessera("env --json");
   ASSERT_EQ(result.exit_code, 0);

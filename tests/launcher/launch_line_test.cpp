@@ -101,6 +101,42 @@ TEST(LaunchLine, RefusesTwoCountsThatContradict) {
   EXPECT_THROW(compose_launch(request, {.mpirun = kFour}), ConfigError);
 }
 
+TEST(LaunchLine, RefusesMoreRanksThanCanBeMeant) {
+  EXPECT_EQ(compose_launch(request_of(256), {.mpirun = kFour, .num_cores = 2}).num_ranks, 256);
+  try {
+    compose_launch(request_of(257), {.mpirun = kFour, .num_cores = 2});
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.line(), "launch: 257 ranks, expected at most 256 on 2 cores");
+  }
+  LaunchRequest request = request_of(0);
+  request.num_ranks.reset();
+  request.ranks_per_node = 2000000000;
+  request.num_nodes = 2000000000;  // the product is beyond 32 bits
+  EXPECT_THROW(compose_launch(request, {.mpirun = kFour, .num_cores = 2}), ConfigError);
+}
+
+TEST(LaunchLine, RefusesAPolicyThatMpirunDoesNotKnowByName) {
+  const auto refusal = [](std::string LaunchRequest::*option, const std::string& policy) -> std::string {
+    LaunchRequest request = request_of(2);
+    request.*option = policy;
+    try {
+      compose_launch(request, {.mpirun = kFour, .num_cores = 2});
+    } catch (const ConfigError& error) {
+      return error.line();
+    }
+    return "";
+  };
+  EXPECT_TRUE(refusal(&LaunchRequest::map_by, "bogus:PE=2").starts_with("launch: --map-by bogus:PE=2: ")) << "map_by";
+  EXPECT_TRUE(refusal(&LaunchRequest::bind_to, "ppr:2:node").starts_with("launch: --bind-to ppr:2:node: "));
+  EXPECT_TRUE(refusal(&LaunchRequest::rank_by, "none").starts_with("launch: --rank-by none: "));
+  for (const char* good : {"ppr:2:node", "socket:PE=2", "NUMA", "hwthread", "seq", ":OVERSUBSCRIBE", "l3cache"})
+    EXPECT_EQ(refusal(&LaunchRequest::map_by, good), "");
+  for (const char* good : {"none", "core:overload-allowed", "package"})
+    EXPECT_EQ(refusal(&LaunchRequest::bind_to, good), "");
+  for (const char* good : {"slot", "node", "span"}) EXPECT_EQ(refusal(&LaunchRequest::rank_by, good), "");
+}
+
 TEST(LaunchLine, RefusesAnMpirunOfAnotherKindNamingIt) {
   try {
     compose_launch(request_of(2), {.mpirun = {0, "HYDRA build details:"}});
@@ -125,6 +161,15 @@ TEST(Hostfile, TellsItsSlotsOnlyWhereEveryHostDoes) {
   EXPECT_EQ(count_slots(path), 6);
   std::ofstream(path) << "node-a slots=4\nnode-b\n";
   EXPECT_EQ(count_slots(path), std::nullopt);
+  for (const char* slots : {"x", "", "-1", "4x", "99999999999999999999"}) {
+    std::ofstream(path) << "node-a slots=4\nnode-b slots=" << slots << "\n";
+    try {
+      count_slots(path);
+      ADD_FAILURE() << slots;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(error.line().find(path + ":2: found slots=" + slots + ", expected"), std::string::npos) << error.line();
+    }
+  }
   std::ofstream(path) << "# nobody\n";
   EXPECT_THROW(count_slots(path), ConfigError);
   EXPECT_THROW(count_slots(directory / "absent"), ConfigError);

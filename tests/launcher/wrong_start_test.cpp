@@ -34,6 +34,20 @@ TEST(WrongStart, IsNotAJobThatMpiWillFind) {
   EXPECT_FALSE(found_in({{"WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_SIZE", "8"}}));
 }
 
+TEST(FirstTask, IsKnownFromTheEnvironmentOfEveryLauncher) {
+  const auto first = [](const std::map<std::string, std::string>& environment) {
+    return is_first_task([&](const char* name) -> const char* {
+      const auto found = environment.find(name);
+      return found == environment.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_TRUE(first({}));
+  EXPECT_TRUE(first({{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}}));
+  EXPECT_FALSE(first({{"OMPI_COMM_WORLD_RANK", "1"}}));
+  EXPECT_FALSE(first({{"PMIX_RANK", "3"}}));
+  EXPECT_FALSE(first({{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "5"}}));
+}
+
 TEST(WrongStart, IsNotASingleTask) {
   EXPECT_FALSE(found_in({}));
   EXPECT_FALSE(found_in({{"SLURM_STEP_NUM_TASKS", "1"}}));

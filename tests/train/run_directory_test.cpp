@@ -77,5 +77,33 @@ TEST(RunDirectory, OfARunInProgressIsRefusedToAllRanksAndLeftAsItIs) {
   EXPECT_EQ(fs::last_write_time(path + "/metrics.jsonl"), written);
 }
 
+TEST(RunDirectory, WithFoldersOfEqualNamesOfSomebodyElseIsRefusedAndNothingMoves) {
+  for (const char* name : {"logs", "collectives", "attempts", "config.yaml"}) {
+    const test::TemporaryDirectory directory;
+    const std::string path = directory.path().string();
+    fs::create_directory(path + "/" + name);
+    std::ofstream(path + "/" + name + "/precious") << "years";
+    std::optional<RunLock> lock;
+    const std::string message = refusal([&] { RunDirectory(path).acquire("node7", lock); });
+    EXPECT_EQ(message, "run directory " + path + ": holds " + name + ", which is not a run's");
+    EXPECT_TRUE(fs::exists(path + "/" + name + "/precious"));
+    EXPECT_FALSE(fs::exists(path + "/.lock"));
+  }
+}
+
+// Killed at any point between the lock and config.yaml, or while it moved files: the next run may go on.
+TEST(RunDirectory, OfARunThatEndedBeforeItHadAConfigIsTakenOver) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory / "run";
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::optional<RunLock> lock;
+    RunDirectory(path).acquire("node7", lock);
+    EXPECT_EQ(RunDirectory(path).prepare(7), attempt);
+  }
+  fs::remove(path + "/.nonce");  // moved by an attempt that came no further
+  std::optional<RunLock> lock;
+  EXPECT_EQ(refusal([&] { RunDirectory(path).acquire("node7", lock); }), "(accepted)");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -368,6 +368,25 @@ TEST_F(TrainerTest, TheLastStepIsLoggedHashedAndEvaluatedWhateverEndsTheRun) {
   EXPECT_EQ(events[3]["step"], 3);
 }
 
+// Weights of 1e30 after one update: no logit is a number.
+TEST_F(TrainerTest, ASampleOfLogitsThatAreNotNumbersEndsEveryRankByOneAgreedError) {
+  JobConfig config = test::model_t(2);
+  config.model.vocab_size = 256;
+  config.optimizer.learning_rate = 1e30;
+  config.data.train = {{random_tokens(2001, 256), 1.0}};
+  config.data.tokenizer = "bytes";
+  config.run.sample_every = 1;
+  for (const int world : {1, 2}) {
+    try {
+      run(config, world);
+      FAIL();
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.exit_code, ExitCode::kNonFinite);
+      EXPECT_TRUE(std::string(error.what()).starts_with("sampling: ")) << error.what();
+    }
+  }
+}
+
 TEST_F(TrainerTest, SamplingAndEvaluationLeaveTheTrainingNumbersAlone) {
   JobConfig config = test::model_t(12);
   config.model.vocab_size = 256;
