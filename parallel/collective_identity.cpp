@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 
 namespace tessera {
@@ -14,15 +15,41 @@ std::string_view view_of(const char* field, std::size_t bytes) {
   return {field, static_cast<std::size_t>(std::find(field, field + bytes, '\0') - field)};
 }
 
-bool is_message(CollectiveOp op) {
-  return op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
-}
-
 bool reduces(CollectiveOp op) {
   return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter;
 }
 
+std::string rank_names(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
 }  // namespace
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return "sum";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kMax: return "max";
+  }
+  throw InternalError("collective: unknown reduce op");
+}
+
+std::string_view name_of(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllGather: return "all_gather";
+    case CollectiveOp::kReduceScatter: return "reduce_scatter";
+    case CollectiveOp::kAllReduce: return "all_reduce";
+    case CollectiveOp::kBroadcast: return "broadcast";
+    case CollectiveOp::kSend: return "send";
+    case CollectiveOp::kRecv: return "recv";
+    case CollectiveOp::kBarrier: return "barrier";
+  }
+  throw InternalError("collective: unknown collective op");
+}
+
+bool is_message(CollectiveOp op) {
+  return op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
+}
 
 std::string_view CollectiveIdentity::what_view() const {
   return view_of(what, sizeof(what));
@@ -90,6 +117,44 @@ std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const 
   if (mine.micro_batch != other.micro_batch) fields.push_back(fmt::format("micro {}", mine.micro_batch));
   if (mine.step != other.step) fields.push_back(fmt::format("step {}", mine.step));
   return fields;
+}
+
+std::string describe_sides(const std::vector<int>& world_ranks, const std::vector<CollectiveIdentity>& identities) {
+  struct Side {
+    std::vector<int> ranks;
+    const CollectiveIdentity* identity;
+  };
+  std::vector<Side> sides;
+  for (std::size_t i = 0; i < identities.size(); ++i) {
+    const auto same = std::find_if(sides.begin(), sides.end(), [&](const Side& side) {
+      return side.identity->sequence == identities[i].sequence &&
+             differing_fields(*side.identity, identities[i]).empty();
+    });
+    if (same == sides.end()) {
+      sides.push_back({{world_ranks[i]}, &identities[i]});
+    } else {
+      same->ranks.push_back(world_ranks[i]);
+    }
+  }
+  for (Side& side : sides) std::sort(side.ranks.begin(), side.ranks.end());
+  std::sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
+    return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;
+  });
+  std::string text;
+  for (const Side& side : sides) {
+    if (&side == &sides.front()) {
+      text = fmt::format("{}: {}", rank_names(side.ranks), describe(*side.identity));
+      continue;
+    }
+    std::vector<std::string> fields = differing_fields(*side.identity, *sides.front().identity);
+    if (side.identity->sequence != sides.front().identity->sequence) {
+      fields.push_back(fmt::format("call {}", side.identity->sequence));
+    }
+    const std::string tag = fmt::format("tag {} {}", side.identity->what_view(), side.identity->phase_view());
+    if (std::find(fields.begin(), fields.end(), tag) == fields.end()) fields.push_back(tag);
+    text += fmt::format("; {}: {}", rank_names(side.ranks), fmt::join(fields, ", "));
+  }
+  return text;
 }
 
 }  // namespace tessera

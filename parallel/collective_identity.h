@@ -8,10 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/communicator.h"
 #include "runtime/base/dtype.h"
 
 namespace tessera {
+
+enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
+enum class CollectiveOp : std::uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kSend, kRecv, kBarrier };
+std::string_view name_of(ReduceOp op);
+std::string_view name_of(CollectiveOp op);
+// send and recv, which pair one sender with one receiver.
+bool is_message(CollectiveOp op);
 
 // One call of one member. Equal on all members of a group where the program is right; of a send and its receive too.
 // All bytes are defined, so it can be hashed, copied and written as it is (little-endian machines).
@@ -54,5 +60,10 @@ std::string describe(const CollectiveIdentity& identity);
 // The fields in which two calls differ, each "name value" of `mine`: {"op all_gather", "count 1024", "tag block.3 forward"}.
 // Empty where they match. Sequence numbers are not compared: that is where the caller looked.
 std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other);
+
+// One call as its members made it: "rank 0: all_gather block.2 forward, step 7, 1024 fp32; rank 1: tag block.3 forward". Who says the same is
+// one side, the larger first, the lower rank first where they are equal; every other side names the fields in which it differs, and its tag.
+// world_ranks: of the members, beside their identities.
+std::string describe_sides(const std::vector<int>& world_ranks, const std::vector<CollectiveIdentity>& identities);
 
 }  // namespace tessera

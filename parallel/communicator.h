@@ -19,17 +19,14 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/collective_identity.h"
+#include "parallel/collective_log.h"
 #include "parallel/mesh.h"
 #include "runtime/base/dtype.h"
 #include "runtime/device/memory_resource.h"
 #include "runtime/device/stream.h"
 
 namespace tessera {
-
-enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
-enum class CollectiveOp : std::uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kSend, kRecv, kBarrier };
-std::string_view name_of(ReduceOp op);
-std::string_view name_of(CollectiveOp op);
 
 // What the call is for. Part of the identity of a call; never influences data.
 struct CollectiveTag {
@@ -39,23 +36,44 @@ struct CollectiveTag {
   int micro_batch = -1;  // -1: none
 };
 
-// One call as it is recorded.
-struct CollectiveRecord {
-  std::string_view group;
-  std::uint64_t sequence = 0;  // per group, from 0
-  CollectiveOp op = CollectiveOp::kBarrier;
-  ReduceOp reduce = ReduceOp::kSum;
-  int root = -1;  // root of a broadcast, peer of send and recv (group rank)
-  DType dtype = DType::kUInt8;
-  std::uint64_t num_elements = 0;  // of the input on this rank; for all_gather the shard
-  const CollectiveTag* tag = nullptr;
+// One call of this rank.
+struct CollectiveCall {
+  std::string_view group;    // "dp:0"
+  std::string_view channel;  // the stream that the communicator belongs to
+  const CollectiveIdentity& identity;
 };
 
 // Sees every call before it is issued, on the host thread that makes it. May throw to refuse the call.
 class CollectiveObserver {
  public:
   virtual ~CollectiveObserver() = default;
-  virtual void on_call(const CollectiveRecord& record) = 0;
+  virtual void on_call(const CollectiveCall& call) = 0;
+};
+
+// When members find out that they made different calls.
+enum class FingerprintLevel : std::uint8_t {
+  kOff,     // never
+  kLog,     // calls are recorded; `tessera inspect` compares them
+  kStep,    // the histories are compared by compare_history(), once a step
+  kStrict,  // before the data of a call may be used
+};
+
+// A wrong program, rehearsed (chaos): what is to happen to a call before anything else sees it.
+enum class CallFault : std::uint8_t { kNone, kSkip, kExtra, kWrongDType, kWrongCount, kWrongReduceOp, kWrongRoot };
+class CallFaults {
+ public:
+  virtual ~CallFaults() = default;
+  virtual CallFault next(std::string_view group, CollectiveOp op, const CollectiveTag& tag) = 0;
+};
+
+// What surrounds the calls of one communicator. All members give the same channel and level.
+struct CommunicatorHooks {
+  std::string channel;
+  FingerprintLevel fingerprint = FingerprintLevel::kStrict;
+  std::shared_ptr<CollectiveObserver> observer;
+  std::shared_ptr<CallFaults> faults;
+  // One line on the state of the whole run, for the error of a rank that waited too long or found a broken history; may be empty.
+  std::function<std::string()> explain;
 };
 
 // The handle of one call. done(): the local result is there and local buffers may be reused. wait(stream) orders a
@@ -138,7 +156,16 @@ class Communicator {
   int rank() const { return rank_; }  // within the group
   int size() const { return static_cast<int>(group_.members.size()); }
   virtual std::string_view backend() const = 0;  // "shm", "mpi", "threads"
-  std::uint64_t num_calls() const { return sequence_; }
+  std::uint64_t num_calls() const { return num_calls_; }
+  const std::string& channel() const { return hooks_.channel; }
+
+  // From now on calls are recorded there. The log must outlive the streams' work. Host thread, while nothing is queued.
+  void attach(CollectiveLog& log);
+  // A hash of all collectives so far; equal on all members where their programs are.
+  std::uint64_t chain() const { return chain_; }
+  // Compares the histories of all members (kStep; nothing at other levels): CollectiveError through the stream where they
+  // differ. Every member calls it at the same point of its program. No call of its own in log and history.
+  Work compare_history(StreamView stream);
 
   Work all_gather(const AllGatherOptions& options, StreamView stream);
   Work reduce_scatter(const ReduceScatterOptions& options, StreamView stream);
@@ -149,7 +176,8 @@ class Communicator {
   Work barrier(const CollectiveTag& tag, StreamView stream);
 
  protected:
-  Communicator(Group group, int rank, std::shared_ptr<CollectiveObserver> observer);
+  // world_ranks: of the members, by position.
+  Communicator(Group group, int rank, CommunicatorHooks hooks, std::vector<int> world_ranks);
 
   // What a backend implements: called in stream order on the stream's thread, size() > 1 and arguments valid; blocks
   // until the local result is complete and local buffers may be reused.
@@ -161,25 +189,58 @@ class Communicator {
   virtual void run_recv(const RecvOptions& options) = 0;
   virtual void run_barrier() = 0;
 
+  // all[m] = own of member m, `bytes` each (at most kExchangeBytes): what the front compares. Counts as a call of the backend.
+  virtual void run_exchange(const void* own, void* all, std::size_t bytes) = 0;
+  static constexpr std::size_t kExchangeBytes = 256;
+
   // The call that a run_* is executing: what a failure names, and what backends compare between members.
   struct Call {
-    CollectiveOp op = CollectiveOp::kBarrier;
-    std::uint64_t sequence = 0;
-    CollectiveTag tag;
+    CollectiveIdentity identity;
+    std::uint64_t fingerprint = 0;  // 0: not to be compared
+    CollectiveLog* log = nullptr;
+    CollectiveLog::Handle record;
   };
   const Call& current_call() const { return current_; }
+  // Whether members must compare the current call before they use each other's data: kStrict, and not an exchange.
+  bool compares() const { return current_.fingerprint != 0; }
+  // identities: by member, of the current call. Throws the CollectiveError of a mismatch.
+  [[noreturn]] void refuse_mismatch(const std::vector<CollectiveIdentity>& identities) const;
+  // The same for a message (send, recv): what the sender and this receiver say.
+  [[noreturn]] void refuse_message(const CollectiveIdentity& sender) const;
+  // For backends that have no better place for it: exchanges the identities of the current call and compares them.
+  void compare_by_exchange();
+
+  const std::vector<int>& world_ranks() const { return world_ranks_; }
+  // Gives up the wait for these members of the group (positions) after `seconds`.
+  [[noreturn]] void stall(const std::vector<int>& members, double seconds) const;
+  // Time that the current call spent waiting for peers.
+  void add_waited(std::int64_t ns) { waited_ns_ += ns; }
+  bool times_waits() const { return current_.log != nullptr; }
 
  private:
-  // Tells the observer, which may refuse, and only then takes the next sequence number.
-  Call record(CollectiveRecord record, const CollectiveTag& tag);
+  // Applies what chaos planned for this call; true where it is left out.
+  template <typename Options>
+  bool tampered(CollectiveOp op, Options& options, StreamView stream);
+  // Tells the observer, which may refuse, and only then gives the call its place in the history.
+  Call record(CollectiveIdentity identity, const CollectiveTag& tag);
   // Queues `body` as the given call. The communicator must outlive the stream's queue.
-  Work dispatch(Call call, StreamView stream, std::function<void()> body);
+  Work dispatch(const Call& call, StreamView stream, std::function<void()> body);
+  std::string explanation() const;
 
   Group group_;
+  std::string name_;
   int rank_;
-  std::uint64_t sequence_ = 0;  // host thread
-  Call current_;                // the stream's thread
-  std::shared_ptr<CollectiveObserver> observer_;
+  CommunicatorHooks hooks_;
+  std::vector<int> world_ranks_;
+  std::uint64_t group_hash_;
+  // Host thread:
+  std::uint64_t sequence_ = 0, num_calls_ = 0, chain_ = 0;
+  std::vector<std::uint64_t> sent_, received_;  // messages, by peer
+  CollectiveLog* log_ = nullptr;
+  int log_index_ = -1;
+  // The stream's thread:
+  Call current_;
+  std::int64_t waited_ns_ = 0;
 };
 
 struct CommunicatorOptions {
@@ -195,7 +256,7 @@ struct CommunicatorOptions {
 class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
-  virtual std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) = 0;
+  virtual std::unique_ptr<Communicator> create(const Group& group, const CommunicatorHooks& hooks) = 0;
   // Memory that peers read where it lies, for what is an input of collectives: parameter shards, gradients. (What is only
   // output, as gathered parameters, is better off in the device's own memory, which has huge pages.) nullptr where there is none.
   // It must outlive the allocator that takes segments from it.

@@ -115,16 +115,4 @@ std::vector<std::uint64_t> even_slices(std::uint64_t count, int num_slices) {
   return counts;
 }
 
-void throw_stall(const Stall& stall) {
-  std::string purpose;
-  if (!stall.tag.what.empty()) {
-    purpose = fmt::format(" ({}, {}, step {})", stall.tag.what, stall.tag.phase, stall.tag.step);
-  }
-  throw CollectiveError(fmt::format("{} {} on {}{}: no sign of world rank{} {} within {} s", name_of(stall.op),
-                                    stall.sequence, stall.group, purpose, stall.missing.size() == 1 ? "" : "s",
-                                    fmt::join(stall.missing, ", "), stall.seconds),
-                        "that rank died, hangs or makes other calls: see its log; "
-                        "collectives.timeout_seconds sets the limit");
-}
-
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What every host-memory backend shares: copies, reductions in the fixed order, slices, and the words of a stall.
+// What every host-memory backend shares: copies, reductions in the fixed order, slices.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,5 @@ std::uint64_t offset_of(const std::vector<std::uint64_t>& counts, int index);
 
 // count elements cut into num_slices neighbours whose lengths differ by at most one.
 std::vector<std::uint64_t> even_slices(std::uint64_t count, int num_slices);
-
-// One wait for peers that took too long.
-struct Stall {
-  std::string group;
-  CollectiveOp op = CollectiveOp::kBarrier;
-  std::uint64_t sequence = 0;
-  CollectiveTag tag;
-  double seconds = 0;
-  std::vector<int> missing;  // world ranks
-};
-// "all_gather 12 on dp:0 (block.3, forward, step 4): no sign of world rank 1 within 30 s".
-[[noreturn]] void throw_stall(const Stall& stall);
 
 }  // namespace tessera

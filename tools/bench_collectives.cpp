@@ -65,8 +65,8 @@ class Bench {
     const Group world = canonical_groups({.dp = ranks_})[0];
     shm_factory_ = make_shm_factory(placement);
     mpi_factory_ = make_mpi_factory(placement);
-    shm_ = shm_factory_->create(world, nullptr);
-    mpi_ = mpi_factory_->create(world, nullptr);
+    shm_ = shm_factory_->create(world, {});
+    mpi_ = mpi_factory_->create(world, {});
     device_.allocator().set_resource(MemoryCategory::kGathered, *shm_factory_->shared_memory());
     count_ = options.shard_bytes / sizeof(float);
   }

@@ -20,11 +20,11 @@ class AutoFactory final : public CommunicatorFactory {
     alone_ = hosts_.ranks_beside(rank).size() == 1;
   }
 
-  std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) override {
-    if (hosts_.on_one_host(group, placement_)) return shm_.create(group, std::move(observer));
+  std::unique_ptr<Communicator> create(const Group& group, const CommunicatorHooks& hooks) override {
+    if (hosts_.on_one_host(group, placement_)) return shm_.create(group, hooks);
     // Made when the first group needs it, which every rank finds at the same place of the same list.
     if (mpi_ == nullptr) mpi_ = std::make_unique<mpi::MpiFactory>(placement_, options_);
-    return mpi_->create(group, std::move(observer));
+    return mpi_->create(group, hooks);
   }
 
   // A rank that is alone on its host has nobody to read its memory.

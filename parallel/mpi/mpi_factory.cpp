@@ -39,7 +39,7 @@ MpiFactory::MpiFactory(const Placement& placement, const CommunicatorOptions& op
   logical_rank_ = placement_.logical_of_world[static_cast<std::size_t>(rank)];
 }
 
-std::unique_ptr<Communicator> MpiFactory::create(const Group& group, std::shared_ptr<CollectiveObserver> observer) {
+std::unique_ptr<Communicator> MpiFactory::create(const Group& group, const CommunicatorHooks& hooks) {
   const int tag = num_created_++ % kNumCreateTags;
   const int position = group.position_of(logical_rank_);
   if (position < 0) return nullptr;
@@ -58,7 +58,7 @@ std::unique_ptr<Communicator> MpiFactory::create(const Group& group, std::shared
     check(code, "MPI_Comm_create_group");
     handle = CommHandle(comm);
   }
-  return make_mpi_communicator(group, position, std::move(observer), options_, std::move(handle),
+  return make_mpi_communicator(group, position, hooks, options_, std::move(handle),
                                std::move(world_ranks));
 }
 

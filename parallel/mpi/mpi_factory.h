@@ -14,7 +14,7 @@ class MpiFactory final : public CommunicatorFactory {
   MpiFactory(const Placement& placement, const CommunicatorOptions& options);
 
   // Collective over the members; non-members return at once.
-  std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) override;
+  std::unique_ptr<Communicator> create(const Group& group, const CommunicatorHooks& hooks) override;
   std::string_view backend() const override { return "mpi"; }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "parallel/mpi/transfers.h"
 #include "parallel/transfer.h"
+#include "runtime/base/clock.h"
 
 namespace tessera::mpi {
 namespace {
@@ -22,17 +23,15 @@ std::uint64_t num_pieces(std::uint64_t count, std::uint64_t limit) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(const Group& group, int position, std::shared_ptr<CollectiveObserver> observer,
+  MpiCommunicator(const Group& group, int position, const CommunicatorHooks& hooks,
                   const CommunicatorOptions& options, CommHandle comm, std::vector<int> world_ranks)
-      : Communicator(group, position, std::move(observer)),
-        options_(options),
-        comm_(std::move(comm)),
-        world_ranks_(std::move(world_ranks)) {}
+      : Communicator(group, position, hooks, std::move(world_ranks)), options_(options), comm_(std::move(comm)) {}
 
   std::string_view backend() const override { return "mpi"; }
 
  protected:
   void run_all_gather(const AllGatherOptions& options) override {
+    compare_by_exchange();
     const std::vector<std::uint64_t> counts(static_cast<std::size_t>(size()), options.count);
     gather(options.input, options.output, counts, size_of(options.dtype));
     copy_bytes(static_cast<char*>(options.output) +
@@ -41,12 +40,14 @@ class MpiCommunicator final : public Communicator {
   }
 
   void run_reduce_scatter(const ReduceScatterOptions& options) override {
+    compare_by_exchange();
     for (const ReduceScatterPart& part : options.parts) {
       reduce_scatter(part.input, part.output, part.counts, options.dtype, options.reduce);
     }
   }
 
   void run_all_reduce(const AllReduceOptions& options) override {
+    compare_by_exchange();
     const std::size_t element = size_of(options.dtype);
     char* data = static_cast<char*>(options.data);
     if (options.count * element <= kSmallBytes && options.count <= options_.max_chunk_elements) {
@@ -73,6 +74,7 @@ class MpiCommunicator final : public Communicator {
 
   // A binomial tree, each piece passed on as soon as it is here: log2(size()) steps, count bytes received once by every rank.
   void run_broadcast(const BroadcastOptions& options) override {
+    compare_by_exchange();
     const std::size_t element = size_of(options.dtype);
     const int relative = (rank() - options.root + size()) % size();
     const auto member = [&](int r) { return (r + options.root) % size(); };
@@ -97,6 +99,10 @@ class MpiCommunicator final : public Communicator {
   void run_send(const SendOptions& options) override {
     const std::size_t element = size_of(options.dtype);
     Transfers transfers(comm_.get());
+    if (compares()) {
+      transfers.send(options.peer, &current_call().identity, sizeof(CollectiveIdentity), kIdentityTag);
+      finish(transfers);
+    }
     for_each_message(options.count, element, [&](std::uint64_t begin, std::uint64_t n) {
       transfers.send(options.peer, static_cast<const char*>(options.data) + begin * element, n * element, kMessageTag);
       finish(transfers);
@@ -106,6 +112,12 @@ class MpiCommunicator final : public Communicator {
   void run_recv(const RecvOptions& options) override {
     const std::size_t element = size_of(options.dtype);
     Transfers transfers(comm_.get());
+    if (compares()) {
+      CollectiveIdentity sent;
+      transfers.recv(options.peer, &sent, sizeof sent, kIdentityTag);
+      finish(transfers);
+      if (!differing_fields(sent, current_call().identity).empty()) refuse_message(sent);
+    }
     for_each_message(options.count, element, [&](std::uint64_t begin, std::uint64_t n) {
       transfers.recv(options.peer, static_cast<char*>(options.data) + begin * element, n * element, kMessageTag);
       finish(transfers);
@@ -114,6 +126,7 @@ class MpiCommunicator final : public Communicator {
 
   // Everybody hears from everybody, so that a missing rank can be named.
   void run_barrier() override {
+    if (compares()) return compare_by_exchange();  // which is a barrier
     Transfers transfers(comm_.get());
     for_each_peer([&](int peer) {
       transfers.recv(peer, nullptr, 0, tag());
@@ -122,11 +135,24 @@ class MpiCommunicator final : public Communicator {
     finish(transfers);
   }
 
+  // One message to and from everybody, with a tag of its own: it meets no data of a rank that makes another call.
+  void run_exchange(const void* own, void* all, std::size_t bytes) override {
+    Transfers transfers(comm_.get());
+    for_each_peer([&](int peer) {
+      transfers.recv(peer, static_cast<char*>(all) + static_cast<std::size_t>(peer) * bytes, bytes, kExchangeTag);
+      transfers.send(peer, own, bytes, kExchangeTag);
+    });
+    copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(rank()) * bytes, own, bytes);
+    finish(transfers);
+  }
+
  private:
   // A send and the recv it meets are two ops but one kind of message; every other op has its own, so that unequal calls stall
   // instead of exchanging data.
   static constexpr int kMessageTag = 100;
-  int tag() const { return static_cast<int>(current_call().op); }
+  static constexpr int kExchangeTag = 101;
+  static constexpr int kIdentityTag = 102;
+  int tag() const { return static_cast<int>(current_call().identity.op); }
 
   template <typename Body>
   void for_each_peer(Body body) const {
@@ -149,13 +175,12 @@ class MpiCommunicator final : public Communicator {
   }
 
   void finish(Transfers& transfers) {
-    std::vector<int> missing = transfers.wait(options_.timeout_seconds);
+    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
+    const std::vector<int> missing = transfers.wait(options_.timeout_seconds);
+    if (times_waits()) add_waited(monotonic_ns() - before);
     if (missing.empty()) return;
     comm_.abandon();
-    for (int& member : missing) member = world_ranks_[static_cast<std::size_t>(member)];
-    std::sort(missing.begin(), missing.end());
-    const Call& call = current_call();
-    throw_stall({group().name(), call.op, call.sequence, call.tag, options_.timeout_seconds, std::move(missing)});
+    stall(missing, options_.timeout_seconds);
   }
 
   // Slice r of output = own of rank r, for all r but the own. One step; every rank receives all slices but its own once.
@@ -228,17 +253,16 @@ class MpiCommunicator final : public Communicator {
 
   CommunicatorOptions options_;
   CommHandle comm_;
-  std::vector<int> world_ranks_;  // by position
   std::vector<char> received_[2];
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position,
-                                                    std::shared_ptr<CollectiveObserver> observer,
+                                                    const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, CommHandle comm,
                                                     std::vector<int> world_ranks) {
-  return std::make_unique<MpiCommunicator>(group, position, std::move(observer), options, std::move(comm),
+  return std::make_unique<MpiCommunicator>(group, position, hooks, options, std::move(comm),
                                            std::move(world_ranks));
 }
 

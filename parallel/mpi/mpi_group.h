@@ -11,7 +11,7 @@ namespace tessera::mpi {
 
 // comm: rank = position in the group. world_ranks: by position.
 std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position,
-                                                    std::shared_ptr<CollectiveObserver> observer,
+                                                    const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, CommHandle comm,
                                                     std::vector<int> world_ranks);
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parallel/collective_identity.h"
 #include "parallel/shm/arena.h"
 #include "parallel/shm/signal.h"
 
@@ -28,7 +29,8 @@ inline constexpr std::size_t kMaxOperands = 32;
 
 // The record of one call, then its arrival.
 struct alignas(kCacheLine) CallLine {
-  std::uint32_t direct;  // the operands lie in the arena, at operands[n % 2]
+  std::uint32_t direct;       // the operands lie in the arena, at operands[n % 2]
+  std::uint64_t fingerprint;  // of the call; 0: not to be compared. The whole record is calls[n % 2]
   Signal arrival;
 };
 static_assert(sizeof(CallLine) == kCacheLine);
@@ -43,8 +45,10 @@ struct alignas(kCacheLine) Mailbox {
   std::uint64_t offset[2];  // in the sender's file
   std::uint32_t direct[2];  // the whole operand lies there; otherwise pieces of kStagingBytes follow each other
   Signal posted;
+  std::uint64_t fingerprint[2];
+  CollectiveIdentity calls[2];
 };
-static_assert(sizeof(Mailbox) == kCacheLine);
+static_assert(sizeof(Mailbox) == 4 * kCacheLine);
 struct alignas(kCacheLine) Receipt {
   Signal taken;
 };
@@ -52,6 +56,7 @@ struct alignas(kCacheLine) Receipt {
 struct BlockHead {
   CallLine lines[2];
   PhaseLine phase;
+  alignas(kCacheLine) CollectiveIdentity calls[2];  // read where fingerprints differ
   alignas(kCacheLine) std::uint64_t operands[2][kMaxOperands];
   alignas(kCacheLine) std::byte eager[2][kEagerBytes];
   alignas(kCacheLine) std::byte staging[2][kStagingBytes];

@@ -33,7 +33,7 @@ ShmFactory::ShmFactory(const Placement& placement, HostMap hosts, const Communic
       logical_rank_(placement.logical_of_world[static_cast<std::size_t>(world_rank())]),
       next_block_(placement.logical_of_world.size()) {}
 
-std::unique_ptr<Communicator> ShmFactory::create(const Group& group, std::shared_ptr<CollectiveObserver> observer) {
+std::unique_ptr<Communicator> ShmFactory::create(const Group& group, const CommunicatorHooks& hooks) {
   const auto host_of = [&](int logical) {
     return hosts_.host_names[static_cast<std::size_t>(
         hosts_.host_of_world[static_cast<std::size_t>(placement_.world_of_logical(logical))])];
@@ -61,7 +61,7 @@ std::unique_ptr<Communicator> ShmFactory::create(const Group& group, std::shared
     next += bytes;
   }
   if (position < 0) return nullptr;
-  return make_shm_communicator(group, position, std::move(observer), options_, world_, std::move(blocks),
+  return make_shm_communicator(group, position, hooks, options_, world_, std::move(blocks),
                                std::move(world_ranks));
 }
 

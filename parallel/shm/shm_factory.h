@@ -15,7 +15,7 @@ class ShmFactory final : public CommunicatorFactory {
   // Collective over MPI_COMM_WORLD.
   ShmFactory(const Placement& placement, HostMap hosts, const CommunicatorOptions& options);
 
-  std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) override;
+  std::unique_ptr<Communicator> create(const Group& group, const CommunicatorHooks& hooks) override;
   MemoryResource* shared_memory() override { return &world_->own; }
   std::string_view backend() const override { return "shm"; }
 

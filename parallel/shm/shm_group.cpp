@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "parallel/transfer.h"
+#include "runtime/base/clock.h"
 
 namespace tessera::shm {
 namespace {
@@ -16,14 +17,13 @@ void for_each_piece(std::uint64_t count, std::uint64_t limit, Body body) {
 
 class ShmCommunicator final : public Communicator {
  public:
-  ShmCommunicator(const Group& group, int position, std::shared_ptr<CollectiveObserver> observer,
+  ShmCommunicator(const Group& group, int position, const CommunicatorHooks& hooks,
                   const CommunicatorOptions& options, std::shared_ptr<ShmWorld> world, std::vector<Block> blocks,
                   std::vector<int> world_ranks)
-      : Communicator(group, position, std::move(observer)),
+      : Communicator(group, position, hooks, std::move(world_ranks)),
         options_(options),
         world_(std::move(world)),
         blocks_(std::move(blocks)),
-        world_ranks_(std::move(world_ranks)),
         sent_(blocks_.size()),
         received_(blocks_.size()) {}
 
@@ -170,7 +170,12 @@ class ShmCommunicator final : public Communicator {
     Mailbox& box = blocks_[static_cast<std::size_t>(rank())].mailbox(options.peer);
     Receipt& receipt = blocks_[static_cast<std::size_t>(options.peer)].receipt(rank());
     std::uint64_t& sent = sent_[static_cast<std::size_t>(options.peer)];
+    const auto show_call = [&] {
+      box.fingerprint[sent % 2] = current_call().fingerprint;
+      if (compares()) box.calls[sent % 2] = current_call().identity;
+    };
     if (const auto offset = world_->own.offset_of(data, options.count * element)) {
+      show_call();
       box.offset[sent % 2] = *offset;
       box.direct[sent % 2] = 1;
       post(box.posted, ++sent);
@@ -180,6 +185,7 @@ class ShmCommunicator final : public Communicator {
       do {
         const std::uint64_t n = std::min(limit, options.count - begin);
         if (sent >= 2) await_one(options.peer, receipt.taken, sent - 1);  // the half to be written is free again
+        show_call();
         std::byte* piece = own().send_staging[sent % 2];
         copy_bytes(piece, data + begin * element, n * element);
         box.offset[sent % 2] = blocks_[static_cast<std::size_t>(rank())].offset_of(piece);
@@ -200,6 +206,9 @@ class ShmCommunicator final : public Communicator {
     std::uint64_t begin = 0;
     do {
       await_one(options.peer, box.posted, received + 1);
+      if (compares() && box.fingerprint[received % 2] != current_call().fingerprint) {
+        refuse_message(box.calls[received % 2]);
+      }
       const std::byte* source = peer.at(box.offset[received % 2]);
       const bool direct = box.direct[received % 2] != 0;
       const std::uint64_t n = direct ? options.count : std::min(piece_elements(element, 1), options.count - begin);
@@ -213,6 +222,16 @@ class ShmCommunicator final : public Communicator {
 
   void run_barrier() override {
     arrive(false);
+    ++calls_;
+  }
+
+  void run_exchange(const void* own_blob, void* all, std::size_t bytes) override {
+    static_assert(kExchangeBytes <= kEagerBytes);
+    copy_bytes(own().eager[parity()], own_blob, bytes);
+    arrive(false);
+    for (int member = 0; member < size(); ++member) {
+      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, head(member).eager[parity()], bytes);
+    }
     ++calls_;
   }
 
@@ -257,11 +276,26 @@ class ShmCommunicator final : public Communicator {
     return blocks_[static_cast<std::size_t>(member)].at(head(member).operands[parity()][i]);
   }
 
-  // Publishes the call and waits until everybody has.
+  // Publishes the call, waits until everybody has, and compares: the identity rides on the flag that the call needs anyway.
   void arrive(bool direct) {
-    own().lines[parity()].direct = direct ? 1 : 0;
-    post(own().lines[parity()].arrival, calls_ + 1);
+    CallLine& line = own().lines[parity()];
+    line.direct = direct ? 1 : 0;
+    line.fingerprint = current_call().fingerprint;
+    if (compares()) own().calls[parity()] = current_call().identity;
+    post(line.arrival, calls_ + 1);
+    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
     await_all([&](int member) -> Signal& { return head(member).lines[parity()].arrival; }, calls_ + 1);
+    if (times_waits()) add_waited(monotonic_ns() - before);
+    if (!compares()) return;
+    for (int member = 0; member < size(); ++member) {
+      if (head(member).lines[parity()].fingerprint != current_call().fingerprint) refuse();
+    }
+  }
+
+  [[noreturn]] void refuse() const {
+    std::vector<CollectiveIdentity> calls;
+    for (int member = 0; member < size(); ++member) calls.push_back(head(member).calls[parity()]);
+    refuse_mismatch(calls);
   }
 
   // Publishes the call with its operands; true where all members' operands lie in their arenas.
@@ -296,18 +330,11 @@ class ShmCommunicator final : public Communicator {
       // Once somebody is missing the others only get a look, not a wait of their own.
       if (!await(signal_of(peer), target, missing.empty() ? options_.timeout_seconds : 0.0)) missing.push_back(peer);
     });
-    if (!missing.empty()) stall(missing);
+    if (!missing.empty()) stall(missing, options_.timeout_seconds);
   }
 
   void await_one(int peer, Signal& signal, std::uint64_t target) {
-    if (!await(signal, target, options_.timeout_seconds)) stall({peer});
-  }
-
-  [[noreturn]] void stall(std::vector<int> missing) const {
-    std::sort(missing.begin(), missing.end());
-    for (int& member : missing) member = world_ranks_[static_cast<std::size_t>(member)];
-    const Call& call = current_call();
-    throw_stall({group().name(), call.op, call.sequence, call.tag, options_.timeout_seconds, std::move(missing)});
+    if (!await(signal, target, options_.timeout_seconds)) stall({peer}, options_.timeout_seconds);
   }
 
   template <typename InputOf>
@@ -356,8 +383,7 @@ class ShmCommunicator final : public Communicator {
 
   CommunicatorOptions options_;
   std::shared_ptr<ShmWorld> world_;
-  std::vector<Block> blocks_;     // by position
-  std::vector<int> world_ranks_;  // by position
+  std::vector<Block> blocks_;   // by position
   std::uint64_t calls_ = 0;       // collective calls that all members make; send and recv have counts of their own
   std::uint64_t phase_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages, by peer
@@ -366,10 +392,10 @@ class ShmCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_shm_communicator(const Group& group, int position,
-                                                    std::shared_ptr<CollectiveObserver> observer,
+                                                    const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, std::shared_ptr<ShmWorld> world,
                                                     std::vector<Block> blocks, std::vector<int> world_ranks) {
-  return std::make_unique<ShmCommunicator>(group, position, std::move(observer), options, std::move(world),
+  return std::make_unique<ShmCommunicator>(group, position, hooks, options, std::move(world),
                                            std::move(blocks), std::move(world_ranks));
 }
 

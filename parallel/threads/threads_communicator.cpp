@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "parallel/transfer.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -16,6 +18,7 @@ namespace {
 // The pointers that each member shows to the others.
 struct Shown {
   std::vector<std::vector<const void*>> pointers;
+  std::vector<CollectiveIdentity> calls;  // beside them
   const void* operator()(int member, std::size_t index) const {
     const auto& of_member = pointers[static_cast<std::size_t>(member)];
     require(index < of_member.size(), "threads: members of a group made different calls");
@@ -29,13 +32,15 @@ struct GroupState {
   explicit GroupState(Group g)
       : group(std::move(g)),
         steps(group.members.size()),
-        shown{std::vector<std::vector<const void*>>(group.members.size())},
+        shown{std::vector<std::vector<const void*>>(group.members.size()),
+              std::vector<CollectiveIdentity>(group.members.size())},
         mailboxes(group.members.size() * group.members.size()) {}
 
   struct Mailbox {
     std::uint64_t posted = 0;
     std::uint64_t taken = 0;
     const void* data = nullptr;
+    CollectiveIdentity call;
   };
 
   const Group group;
@@ -53,9 +58,11 @@ struct World {
 
 class ThreadsCommunicator final : public Communicator {
  public:
-  ThreadsCommunicator(std::shared_ptr<GroupState> state, int position, std::shared_ptr<CollectiveObserver> observer,
+  ThreadsCommunicator(std::shared_ptr<GroupState> state, int position, const CommunicatorHooks& hooks,
                       const CommunicatorOptions& options)
-      : Communicator(state->group, position, std::move(observer)), state_(std::move(state)), options_(options) {}
+      : Communicator(state->group, position, hooks, state->group.members),
+        state_(std::move(state)),
+        options_(options) {}
 
   std::string_view backend() const override { return "threads"; }
 
@@ -110,6 +117,7 @@ class ThreadsCommunicator final : public Communicator {
     GroupState::Mailbox& box = mailbox(rank(), options.peer);
     std::unique_lock lock(state_->mutex);
     box.data = options.data;
+    box.call = current_call().identity;
     const std::uint64_t mine = ++box.posted;
     state_->changed.notify_all();
     await(lock, {options.peer}, [&](int) { return box.taken >= mine; });
@@ -120,14 +128,28 @@ class ThreadsCommunicator final : public Communicator {
     std::unique_lock lock(state_->mutex);
     await(lock, {options.peer}, [&](int) { return box.posted > box.taken; });
     const void* source = box.data;
+    const CollectiveIdentity sent = box.call;
     lock.unlock();
+    if (compares() && !differing_fields(sent, current_call().identity).empty()) refuse_message(sent);
     copy(options.data, source, options.count, options.dtype);
     lock.lock();
     ++box.taken;
     state_->changed.notify_all();
   }
 
-  void run_barrier() override { synchronise(); }
+  // Nothing of the others may be used before this has compared their calls.
+  void run_barrier() override {
+    publish({});
+    synchronise();
+  }
+
+  void run_exchange(const void* own, void* all, std::size_t bytes) override {
+    const Shown blobs = publish({own});
+    for (int member = 0; member < size(); ++member) {
+      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, blobs(member, 0), bytes);
+    }
+    synchronise();
+  }
 
  private:
   GroupState::Mailbox& mailbox(int sender, int receiver) {
@@ -139,10 +161,22 @@ class ThreadsCommunicator final : public Communicator {
     {
       const std::lock_guard lock(state_->mutex);
       state_->shown.pointers[static_cast<std::size_t>(rank())] = std::move(pointers);
+      state_->shown.calls[static_cast<std::size_t>(rank())] = current_call().identity;
     }
+    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
     synchronise();
-    const std::lock_guard lock(state_->mutex);
-    return state_->shown;
+    if (times_waits()) add_waited(monotonic_ns() - before);
+    Shown all;
+    {
+      const std::lock_guard lock(state_->mutex);
+      all = state_->shown;
+    }
+    if (compares()) {
+      for (const CollectiveIdentity& call : all.calls) {
+        if (std::memcmp(&call, &current_call().identity, sizeof call) != 0) refuse_mismatch(all.calls);
+      }
+    }
+    return all;
   }
 
   void synchronise() {
@@ -166,12 +200,13 @@ class ThreadsCommunicator final : public Communicator {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
                                                               std::chrono::duration<double>(options_.timeout_seconds));
     if (state_->changed.wait_until(lock, limit, all_ready)) return;
-    Stall stall{group().name(),     current_call().op,        current_call().sequence,
-                current_call().tag, options_.timeout_seconds, {}};
+    std::vector<int> missing;
     for (const int member : members) {
-      if (!ready(member)) stall.missing.push_back(group().members[static_cast<std::size_t>(member)]);
+      if (!ready(member)) missing.push_back(member);
     }
-    throw_stall(stall);
+    // The explanation of a stall may take a while, and others wait for the mutex.
+    lock.unlock();
+    stall(missing, options_.timeout_seconds);
   }
 
   void copy(void* destination, const void* source, std::uint64_t count, DType dtype) {
@@ -206,7 +241,7 @@ class ThreadsFactory final : public CommunicatorFactory {
   ThreadsFactory(std::shared_ptr<World> world, int rank, const CommunicatorOptions& options)
       : world_(std::move(world)), rank_(rank), options_(options) {}
 
-  std::unique_ptr<Communicator> create(const Group& group, std::shared_ptr<CollectiveObserver> observer) override {
+  std::unique_ptr<Communicator> create(const Group& group, const CommunicatorHooks& hooks) override {
     std::shared_ptr<GroupState> state;
     {
       const std::lock_guard lock(world_->mutex);
@@ -217,7 +252,7 @@ class ThreadsFactory final : public CommunicatorFactory {
                                                group.name(), state->group.name()));
     const int position = group.position_of(rank_);
     if (position < 0) return nullptr;
-    return std::make_unique<ThreadsCommunicator>(std::move(state), position, std::move(observer), options_);
+    return std::make_unique<ThreadsCommunicator>(std::move(state), position, hooks, options_);
   }
 
   std::string_view backend() const override { return "threads"; }

@@ -4,11 +4,13 @@
 
 namespace tessera {
 
-CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory, CallLog& log)
+CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory,
+                                 CommunicatorHooks hooks)
     : groups_(canonical_groups(mesh)) {
   check_canonical(mesh, groups_);
   const auto create = [&](const Group& group, StreamId stream) {
-    entries_.push_back({stream, factory.create(group, log.observer(std::string(name_of(stream))))});
+    hooks.channel = std::string(name_of(stream));
+    entries_.push_back({stream, factory.create(group, hooks)});
   };
   for (const Group& group : groups_) {
     switch (group.axis) {
@@ -26,6 +28,16 @@ CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, Commun
 
 CommunicatorSet::~CommunicatorSet() {
   while (!entries_.empty()) entries_.pop_back();
+}
+
+void CommunicatorSet::attach(CollectiveLog& log) {
+  for_each([&](Communicator& communicator, StreamId) { communicator.attach(log); });
+}
+
+void CommunicatorSet::for_each(const std::function<void(Communicator&, StreamId)>& f) const {
+  for (const Entry& entry : entries_) {
+    if (entry.communicator) f(*entry.communicator, entry.stream);
+  }
 }
 
 Communicator& CommunicatorSet::find(const std::string& group, StreamId stream) const {

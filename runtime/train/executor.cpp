@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "runtime/train/program_check.h"
 
 namespace tessera {
 namespace {
@@ -70,7 +71,9 @@ void Executor::logits(const StepProgram& program, const StepInput& input, std::s
 }
 
 void Executor::walk(const StepProgram& program, Run& run) {
+  if (options_.check != nullptr) options_.check->begin(program, run.input.step);
   for (const Instruction& instruction : program.instructions) execute(program, instruction, run);
+  if (options_.check != nullptr) options_.check->end();
 }
 
 StreamView Executor::stream(StreamId id) const {
@@ -146,7 +149,15 @@ void Executor::agree_tokens(const Instruction& i, Run& run) {
                                     stream(i.stream));
 }
 
+// Queued behind the step's calls; a failure shows when the stream is next waited for.
+void Executor::compare_histories() {
+  if (!options_.compare_histories) return;
+  communicators_.for_each([&](Communicator& communicator, StreamId id) { communicator.compare_history(stream(id)); });
+  streams_.gather.synchronize();
+}
+
 void Executor::agree_norm(const Instruction& i, Run& run) {
+  compare_histories();
   Communicator& world = communicators_.find(i.group, i.stream);
   const ExactSum squares = model_.gradient_square_sum(streams_.compute);
   const bool finite = squares.num_non_finite() == 0 && run.losses.sum.num_non_finite() == 0;
@@ -162,6 +173,7 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   words.resize(slots + static_cast<std::size_t>(world.size()) * kSlotWords, 0);
   const MemoryStats memory = device_.allocator().stats();
   std::int64_t* own = words.data() + slots + static_cast<std::size_t>(world.rank()) * kSlotWords;
+  require(words.size() == num_norm_words(world.size()), "the agreement has the words that the program check expects");
   own[0] = std::bit_cast<std::int32_t>(run.losses.max_loss);
   own[1] = (finite ? 0 : kNonFinite) | (run.losses.num_targets > 0 ? kHasTargets : 0);
   own[2] = memory.total.allocated_peak;

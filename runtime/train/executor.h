@@ -46,11 +46,16 @@ struct EvaluationOutcome {
   bool stop = false;  // some rank was asked to stop
 };
 
+class ProgramCheck;
+
 class Executor {
  public:
   struct Options {
     std::int64_t ignore_index = -100;
     double clip_norm = 0.0;
+    bool compare_histories = false;  // of all communicators, once a step (collectives.fingerprint: step)
+    // Compares the calls with the program; null: nobody does. Outlives the executor.
+    ProgramCheck* check = nullptr;
   };
   Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
            Device& device, ExecutorStreams streams, const Options& options);
@@ -74,6 +79,7 @@ class Executor {
   void update(Run& run);
   CollectiveTag tag(const StepProgram& program, const Instruction& instruction, const Run& run) const;
   StreamView stream(StreamId id) const;
+  void compare_histories();
 
   ShardedModel& model_;
   AdamWOptimizer* optimizer_;

@@ -20,9 +20,9 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  // runs_on: the executor's parts; model_config's seq_len bounds the context.
+  // config.model.seq_len bounds the context. check: see Executor::Options.
   Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
-          ExecutorStreams streams, const std::string& shard_group);
+          ExecutorStreams streams, const std::string& shard_group, ProgramCheck* check);
   ~Sampler();
 
   // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens.
@@ -39,6 +39,7 @@ class Sampler {
   Device& device_;
   ExecutorStreams streams_;
   std::string shard_group_;
+  ProgramCheck* check_;
   std::vector<std::unique_ptr<Window>> windows_;
 };
 

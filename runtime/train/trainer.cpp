@@ -9,6 +9,9 @@
 
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
+#include "parallel/collective_evidence.h"
+#include "parallel/collective_log.h"
+#include "parallel/collective_verdict.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
@@ -18,6 +21,7 @@
 #include "runtime/train/executor.h"
 #include "runtime/train/numerics.h"
 #include "runtime/train/plan.h"
+#include "runtime/train/program_check.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_directory.h"
 #include "runtime/train/sampler.h"
@@ -31,6 +35,25 @@ constexpr std::int64_t kMaxSkipsInARow = 100;
 constexpr std::int64_t kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 constexpr std::int64_t kSampleTopK = 50;
+
+FingerprintLevel fingerprint_level(const std::string& name) {
+  if (name == "off") return FingerprintLevel::kOff;
+  if (name == "log") return FingerprintLevel::kLog;
+  if (name == "step") return FingerprintLevel::kStep;
+  require(name == "strict", "collectives.fingerprint was checked when it was loaded");
+  return FingerprintLevel::kStrict;
+}
+
+// What the logs of all ranks say of the run right now; nothing where they cannot be read.
+std::string verdict_line(const std::string& run_directory) {
+  try {
+    // Whoever asks has waited long enough already.
+    return judge(gather_evidence(run_directory), {.stall_seconds = 0}).line();
+  } catch (const std::exception& error) {
+    log::warn(std::string("the collective logs cannot be judged: ") + error.what());
+    return "";
+  }
+}
 
 class Trainer {
  public:
@@ -68,11 +91,11 @@ class Trainer {
     if (communicators_ != nullptr) {
       world().barrier({.what = "end", .phase = "teardown"}, reduce_.view()).synchronize();
     }
-    flush_logs();
   }
 
-  void flush_logs() {
-    call_log_.flush();
+  // Says in the collective log how this rank ended.
+  void end_log(ExitCode code, std::string_view message = {}) noexcept {
+    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message);
     log::flush();
   }
 
@@ -102,12 +125,32 @@ class Trainer {
   }
 
   void connect() {
-    communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, call_log_);
+    communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, hooks());
     same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal,
                     "groups: ranks have different lists of groups");
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
     const auto isa = static_cast<Isa>(agree_min(static_cast<std::uint64_t>(current_isa()), "instruction set"));
     if (isa != current_isa()) set_isa(isa);
+  }
+
+  CommunicatorHooks hooks() const {
+    return {.fingerprint = fingerprint_level(config_.collectives.fingerprint),
+            .observer = observer_,
+            .explain = [this] { return calls_ != nullptr ? verdict_line(directory_.path()) : std::string(); }};
+  }
+
+  // The ring in which calls are recorded from here on.
+  void open_collective_log(std::uint64_t run_id) {
+    if (fingerprint_level(config_.collectives.fingerprint) == FingerprintLevel::kOff) return;
+    LogOwner owner = LogOwner::this_process();
+    owner.run_id = run_id;
+    owner.world_rank = context_.world_rank;
+    owner.world_size = context_.world_size();
+    owner.logical_rank = logical_rank_;
+    owner.at = coordinates_of(context_.mesh, logical_rank_);
+    owner.mesh = context_.mesh;
+    calls_ = CollectiveLog::create(directory_.collective_log(context_.world_rank), owner);
+    communicators_->attach(*calls_);
   }
 
   void open_run_directory() {
@@ -135,7 +178,7 @@ class Trainer {
     if (nonce != 0) {
       directory_.check_visible(nonce);
       log::open_file(directory_.log(context_.world_rank));
-      call_log_.open(directory_.collective_log(context_.world_rank));
+      open_collective_log(nonce);
     }
   }
 
@@ -217,12 +260,20 @@ class Trainer {
                                             static_cast<int>(communicators_->shard_group().members.size()), shard,
                                             allocator, compute);
     model_->initialise(config_.run.seed, compute);
+    if (config_.collectives.program_check) {
+      check_ = std::make_unique<ProgramCheck>(*model_, context_.world_size());
+      observer_->set_check(check_.get());
+    }
     optimizer_ = std::make_unique<AdamWOptimizer>(config_.optimizer, *model_, allocator, compute);
     runner_ = std::make_unique<GptRunner>(config_.model, config_.loss, config_.batch.micro_batch_size, context_.device,
                                           compute);
     executor_ = std::make_unique<Executor>(
         *model_, optimizer_.get(), *runner_, *communicators_, context_.device, streams(),
-        Executor::Options{.ignore_index = config_.loss.ignore_index, .clip_norm = config_.optimizer.clip_norm});
+        Executor::Options{
+            .ignore_index = config_.loss.ignore_index,
+            .clip_norm = config_.optimizer.clip_norm,
+            .compare_histories = fingerprint_level(config_.collectives.fingerprint) == FingerprintLevel::kStep,
+            .check = check_.get()});
     numerics_ = make_numerics_record(config_, context_.batch, compute);
   }
 
@@ -266,6 +317,7 @@ class Trainer {
       const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
+      if (calls_ != nullptr) calls_->set_step(step + 1);
       const StepOutcome outcome = executor_->train(plan_.program, {.step = step + 1,
                                                                    .batch = &data,
                                                                    .stop_requested = asked_to_stop(),
@@ -283,7 +335,6 @@ class Trainer {
         if (due(config_.run.evaluate_every, step) && evaluate(step)) return stopped(step);
         if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
       }
-      if (config_.run.log_every > 0 && step % config_.run.log_every == 0) call_log_.flush();
       if (outcome.stop && step < num_steps_) return stopped(step);
     }
     // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
@@ -384,7 +435,7 @@ class Trainer {
   void sample(std::int64_t step) {
     if (!sampler_)
       sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(),
-                       communicators_->shard_group().name());
+                       communicators_->shard_group().name(), check_.get());
     std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{
@@ -416,7 +467,8 @@ class Trainer {
   RunDirectory directory_;
   std::optional<RunLock> lock_;  // of rank 0: the last to go
   // Destroyed in reverse: what uses a stream or a communicator goes before it.
-  CallLog call_log_;
+  std::unique_ptr<CollectiveLog> calls_;
+  std::shared_ptr<ProgramObserver> observer_ = std::make_shared<ProgramObserver>();
   std::unique_ptr<CommunicatorSet> communicators_;
   Stream compute_, gather_, reduce_;
   Plan plan_;
@@ -426,6 +478,7 @@ class Trainer {
   std::unique_ptr<ShardedModel> model_;
   std::unique_ptr<AdamWOptimizer> optimizer_;
   std::unique_ptr<GptRunner> runner_;
+  std::unique_ptr<ProgramCheck> check_;
   std::unique_ptr<Executor> executor_;
   std::optional<Sampler> sampler_;
   std::unique_ptr<Reporter> reporter_;
@@ -437,14 +490,28 @@ class Trainer {
   int attempt_ = 0;
 };
 
+std::pair<ExitCode, std::string> code_and_message(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return {known.exit_code(), known.what()};
+  } catch (const std::exception& other) {
+    return {ExitCode::kInternal, other.what()};
+  } catch (...) {
+    return {ExitCode::kInternal, "something that is no exception was thrown"};
+  }
+}
+
 ExitCode run_trainer(const TrainContext& context) {
   Trainer trainer(context);
   try {
     const ExitCode code = trainer.run();
     trainer.leave();
+    trainer.end_log(code);
     return code;
-  } catch (const AgreedError&) {
+  } catch (const AgreedError& error) {
     const std::exception_ptr error_before_leaving = std::current_exception();
+    trainer.end_log(error.exit_code, error.what());
     try {
       trainer.leave();
     } catch (...) {
@@ -453,11 +520,9 @@ ExitCode run_trainer(const TrainContext& context) {
     }
     throw;
   } catch (...) {
-    // Peers do not know: nothing may be torn down here, since that would wait for them. What was called is what a reader wants now.
-    try {
-      trainer.flush_logs();
-    } catch (...) {  // the first error is the one to show
-    }
+    // Peers do not know: nothing may be torn down here, since that would wait for them.
+    const auto [code, message] = code_and_message(std::current_exception());
+    trainer.end_log(code, message);
     if (context.on_fatal) context.on_fatal(std::current_exception());
     throw;
   }

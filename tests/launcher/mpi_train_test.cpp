@@ -12,6 +12,7 @@
 #include "launcher/cpuset.h"
 #include "launcher/mpi_session.h"
 #include "launcher/topology.h"
+#include "parallel/collective_log.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/train_job.h"
@@ -104,8 +105,11 @@ TEST_F(MpiTrain, WritesFilesThatParseCompletelyThroughFiveHundredSteps) {  // F8
   for (std::string line; std::getline(lines, line);) printed += line.starts_with("step ") ? 1 : 0;
   EXPECT_EQ(printed, 500) << "one line a step, from one rank";
   for (int rank = 0; rank < 4; ++rank) {
-    std::istringstream calls(contents(fmt::format("out/collectives/rank-{:05}.log", rank)));
-    for (std::string line; std::getline(calls, line);) ASSERT_TRUE(line.starts_with("step ")) << line;
+    const RankLog log = read_collective_log(directory / fmt::format("out/collectives/rank-{:05}.log", rank));
+    EXPECT_EQ(log.state, LogState::kEndedOk);
+    EXPECT_EQ(log.step, 500);
+    EXPECT_EQ(log.num_damaged, 0U);
+    for (const LoggedCall& call : log.calls) EXPECT_GE(call.finished_ns, call.started_ns);
   }
 }
 

@@ -111,7 +111,7 @@ TEST(Stall, NamesTheWorldRankThatDoesNotCome) {
   CpuDevice device;
   const Placement placement = reversed();
   const auto factory = make_factory(placement, {.timeout_seconds = 0.3});
-  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0], nullptr);
+  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0], {});
   Stream stream = device.create_stream("gather", StreamMode::kQueue);
   MPI_Barrier(MPI_COMM_WORLD);
   const int absent = world_size() - 1;
@@ -123,8 +123,9 @@ TEST(Stall, NamesTheWorldRankThatDoesNotCome) {
       work.synchronize();
       ADD_FAILURE() << "the call ended well";
     } catch (const CollectiveError& error) {
-      EXPECT_EQ(std::string(error.what()), "all_reduce 0 on world (norm, update, step 9): no sign of world rank " +
-                                               std::to_string(absent) + " within 0.3 s");
+      EXPECT_EQ(std::string(error.what()),
+                "call 0 of world/ (all_reduce norm update, step 9, 1 fp32 sum): no sign of world rank " +
+                    std::to_string(absent) + " within 0.3 s");
       EXPECT_EQ(error.exit_code(), ExitCode::kCollective);
     }
   }
@@ -144,7 +145,7 @@ TEST(Hosts, ShmRefusesAGroupOfTwoHostsAndNamesBoth) {
   if (!on_several_hosts()) GTEST_SKIP() << "needs two hosts";
   const auto factory = make_shm_factory(Placement::canonical(world_size()));
   try {
-    factory->create(canonical_groups({.dp = world_size()})[0], nullptr);
+    factory->create(canonical_groups({.dp = world_size()})[0], {});
     ADD_FAILURE() << "accepted";
   } catch (const CollectiveError& error) {
     EXPECT_EQ(error.line(),
@@ -158,7 +159,7 @@ TEST(Hosts, AutoUsesSharedMemoryWhereAGroupHasOneHost) {
   const auto factory = make_auto_factory(Placement::canonical(4));
   EXPECT_NE(factory->shared_memory(), nullptr);
   for (const Group& group : canonical_groups({.dp = 2, .pp = 1, .tp = 2})) {
-    const auto communicator = factory->create(group, nullptr);
+    const auto communicator = factory->create(group, {});
     if (communicator == nullptr) continue;
     const bool crosses = several && (group.axis == Axis::kWorld || group.axis == Axis::kDp);
     EXPECT_EQ(communicator->backend(), crosses ? "mpi" : "shm") << group.name();
@@ -172,7 +173,7 @@ void reduce_forever() {
   CpuDevice device;
   Stream stream = device.create_stream("gather", StreamMode::kQueue);
   const auto factory = make_factory(Placement::canonical(world_size()), {});
-  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0], nullptr);
+  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0], {});
   constexpr std::uint64_t kCount = 1U << 20;
   MemoryResource* shared = factory->shared_memory();
   auto* data = static_cast<float*>(shared->allocate(kCount * sizeof(float)));

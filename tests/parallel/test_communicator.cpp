@@ -15,13 +15,15 @@ struct Recorder final : CollectiveObserver {
   std::vector<std::string> lines;
   std::int64_t refuse = -1;
   std::thread::id thread;
-  void on_call(const CollectiveRecord& record) override {
+  void on_call(const CollectiveCall& call) override {
+    const CollectiveIdentity& identity = call.identity;
     thread = std::this_thread::get_id();
-    if (static_cast<std::int64_t>(record.sequence) == refuse) throw CollectiveError("refused");
-    lines.push_back(std::string(record.group) + " " + std::to_string(record.sequence) + " " +
-                    std::string(name_of(record.op)) + " " + std::string(name_of(record.reduce)) + " root " +
-                    std::to_string(record.root) + " " + std::string(name_of(record.dtype)) + " " +
-                    std::to_string(record.num_elements) + " " + record.tag->what + "/" + record.tag->phase);
+    if (static_cast<std::int64_t>(identity.sequence) == refuse) throw CollectiveError("refused");
+    lines.push_back(std::string(call.group) + " " + std::to_string(identity.sequence) + " " +
+                    std::string(name_of(identity.op)) + " " + std::string(name_of(identity.reduce)) + " root " +
+                    std::to_string(identity.root) + " " + std::string(name_of(identity.dtype)) + " " +
+                    std::to_string(identity.num_elements) + " " + std::string(identity.what_view()) + "/" +
+                    std::string(identity.phase_view()));
   }
 };
 
@@ -29,7 +31,7 @@ struct Alone {
   Alone()
       : factory(std::move(make_threads_world(1)[0])),
         recorder(std::make_shared<Recorder>()),
-        communicator(factory->create(canonical_groups({})[0], recorder)),
+        communicator(factory->create(canonical_groups({})[0], {.observer = recorder})),
         stream_owner(device.create_stream("gather", StreamMode::kQueue)),
         stream(stream_owner.view()) {}
   CpuDevice device;
@@ -133,7 +135,7 @@ TEST(Communicator, AWaitThatTakesTooLongNamesTheMissingRanks) {
     ranks.emplace_back([&, rank] {
       CpuDevice device;
       Stream stream = device.create_stream("gather", StreamMode::kQueue);
-      auto communicator = factories[static_cast<std::size_t>(rank)]->create(world, nullptr);
+      auto communicator = factories[static_cast<std::size_t>(rank)]->create(world, {});
       communicator->barrier({}, stream.view()).synchronize();
       if (rank == 1) return;
       float data = 0;
@@ -150,15 +152,15 @@ TEST(Communicator, AWaitThatTakesTooLongNamesTheMissingRanks) {
   for (std::thread& rank : ranks) rank.join();
   for (const int rank : {0, 2}) {
     EXPECT_EQ(messages[static_cast<std::size_t>(rank)],
-              "all_reduce 1 on world (norm, update, step 9): no sign of world rank 1 within 0.2 s");
+              "call 1 of world/ (all_reduce norm update, step 9, 1 fp32 sum): no sign of world rank 1 within 0.2 s");
   }
 }
 
 TEST(Communicator, RanksThatCreateOtherGroupsAreCaught) {
   auto factories = make_threads_world(2);
   const std::vector<Group> groups = canonical_groups({.dp = 2});
-  EXPECT_NE(factories[0]->create(groups[0], nullptr), nullptr);
-  EXPECT_THROW(factories[1]->create(groups[1], nullptr), InternalError);
+  EXPECT_NE(factories[0]->create(groups[0], {}), nullptr);
+  EXPECT_THROW(factories[1]->create(groups[1], {}), InternalError);
 }
 
 TEST(Communicator, WhoIsNoMemberGetsNoHandle) {
@@ -166,8 +168,7 @@ TEST(Communicator, WhoIsNoMemberGetsNoHandle) {
   const std::vector<Group> groups = canonical_groups({.dp = 1, .pp = 1, .tp = 2});
   for (const Group& group : groups) {
     for (int rank = 0; rank < 2; ++rank) {
-      EXPECT_EQ(factories[static_cast<std::size_t>(rank)]->create(group, nullptr) != nullptr,
-                group.position_of(rank) >= 0);
+      EXPECT_EQ(factories[static_cast<std::size_t>(rank)]->create(group, {}) != nullptr, group.position_of(rank) >= 0);
     }
   }
 }

@@ -8,8 +8,8 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 
+#include "parallel/collective_log.h"
 #include "runtime/train/batch_loader.h"
 #include "runtime/train/plan.h"
 #include "tests/support/temporary_directory.h"
@@ -222,15 +222,10 @@ TEST_F(TrainerTest, ProgramAndRecordedCallsShow25GathersAnd13ReducesPerStepAndRa
     EXPECT_EQ(plan["calls"]["all_gather"], wrap == "block" ? 25 : 1);
     EXPECT_EQ(plan["calls"]["reduce_scatter"], wrap == "block" ? 13 : 1);
     for (const std::string rank : {"00000", "00001"}) {
-      std::ifstream log(run_path() + "/collectives/rank-" + rank + ".log");
+      const RankLog log = read_collective_log(run_path() + "/collectives/rank-" + rank + ".log");
       std::map<std::string, int> calls;  // "step op"
-      for (std::string line; std::getline(log, line);) {
-        std::smatch match;
-        ASSERT_TRUE(std::regex_search(
-            line, match,
-            std::regex("^step (\\d+) seq \\d+ group \\S+ stream \\S+ op (\\S+) count \\d+ dtype \\S+.* tag ")))
-            << line;
-        ++calls[match[1].str() + " " + match[2].str()];
+      for (const LoggedCall& call : log.calls) {
+        ++calls[std::to_string(call.identity.step) + " " + std::string(name_of(call.identity.op))];
       }
       for (const std::string step : {"1", "2", "3"}) {
         EXPECT_EQ(calls[step + " all_gather"], wrap == "block" ? 25 : 1);

@@ -30,7 +30,7 @@ namespace {
 // collective that those never reach. said: by fail_rank, while everything stands; otherwise the exception unwinds through all owners.
 ExitCode fail_in_backward(MpiSession& session, bool chosen, bool said) {
   const auto factory = make_auto_factory(Placement::canonical(session.size()));
-  const auto world = factory->create(canonical_groups({.dp = session.size()}).front(), nullptr);
+  const auto world = factory->create(canonical_groups({.dp = session.size()}).front(), {});
   std::vector<float> shard(1000, 1.0F), full(shard.size() * static_cast<std::size_t>(session.size()));
   CpuDevice device;
   // Last, hence gone first: a stream that is being destroyed finishes what it holds, and that needs all of the above.

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/support/conformance/data.h"
+#include "tests/support/conformance/identity.h"
 
 namespace tessera::testing {
 namespace {
@@ -33,7 +34,7 @@ struct World {
       : rank(at.rank),
         size(at.num_ranks),
         factory(*at.factory),
-        communicator(at.factory->create(canonical_groups({.dp = at.num_ranks})[0], nullptr)),
+        communicator(at.factory->create(canonical_groups({.dp = at.num_ranks})[0], {})),
         stream_owner(device.create_stream("conformance", StreamMode::kQueue)),
         stream(stream_owner.view()) {
     prepare(device.allocator(), factory);
@@ -339,7 +340,7 @@ void groups_on_different_streams_do_not_disturb_each_other(ConformanceRank& at) 
   };
   std::vector<Lane> lanes;
   for (const Group& group : canonical_groups(shape)) {
-    auto communicator = at.factory->create(group, nullptr);
+    auto communicator = at.factory->create(group, {});
     EXPECT_EQ(communicator != nullptr, group.position_of(at.rank) >= 0) << group.name();
     if (communicator == nullptr) continue;
     lanes.push_back({std::move(communicator), device.create_stream(group.name(), StreamMode::kQueue), {}, {}});
@@ -376,19 +377,23 @@ void groups_on_different_streams_do_not_disturb_each_other(ConformanceRank& at) 
 }  // namespace
 
 const std::vector<ConformanceCase>& conformance_cases() {
-  static const std::vector<ConformanceCase> cases = {
-      {"AllGatherPlacesShardsInRankOrder", all_gather_places_shards_in_rank_order},
-      {"ReduceScatterSumsPartsInTreeOrder", reduce_scatter_sums_parts_in_tree_order},
-      {"ReduceScatterOfIntegersIsExact", reduce_scatter_of_integers_is_exact},
-      {"AllReduceFollowsTheTreeAndTheOperation", all_reduce_follows_the_tree_and_the_operation},
-      {"TheTreePairsNeighbours", the_tree_pairs_neighbours},
-      {"MinimumAndMaximumOfFloatsSeeNan", minimum_and_maximum_of_floats_see_nan},
-      {"BroadcastCopiesFromEveryRoot", broadcast_copies_from_every_root},
-      {"NeighboursExchangeInBothDirections", neighbours_exchange_in_both_directions},
-      {"NobodyPassesABarrierBeforeAllHaveReachedIt", nobody_passes_a_barrier_before_all_have_reached_it},
-      {"ConsecutiveCallsNeedNoBarrier", consecutive_calls_need_no_barrier},
-      {"GroupsOnDifferentStreamsDoNotDisturbEachOther", groups_on_different_streams_do_not_disturb_each_other},
-  };
+  static const std::vector<ConformanceCase> cases = [] {
+    std::vector<ConformanceCase> all = {
+        {"AllGatherPlacesShardsInRankOrder", all_gather_places_shards_in_rank_order},
+        {"ReduceScatterSumsPartsInTreeOrder", reduce_scatter_sums_parts_in_tree_order},
+        {"ReduceScatterOfIntegersIsExact", reduce_scatter_of_integers_is_exact},
+        {"AllReduceFollowsTheTreeAndTheOperation", all_reduce_follows_the_tree_and_the_operation},
+        {"TheTreePairsNeighbours", the_tree_pairs_neighbours},
+        {"MinimumAndMaximumOfFloatsSeeNan", minimum_and_maximum_of_floats_see_nan},
+        {"BroadcastCopiesFromEveryRoot", broadcast_copies_from_every_root},
+        {"NeighboursExchangeInBothDirections", neighbours_exchange_in_both_directions},
+        {"NobodyPassesABarrierBeforeAllHaveReachedIt", nobody_passes_a_barrier_before_all_have_reached_it},
+        {"ConsecutiveCallsNeedNoBarrier", consecutive_calls_need_no_barrier},
+        {"GroupsOnDifferentStreamsDoNotDisturbEachOther", groups_on_different_streams_do_not_disturb_each_other},
+    };
+    for (const ConformanceCase& one : identity_cases()) all.push_back(one);
+    return all;
+  }();
   return cases;
 }
 

@@ -150,8 +150,7 @@ void run_ranks(const JobConfig& config, int world, const std::function<void(Rank
   const ResolvedBatch batch = resolve(config, world);
   on_threads(world, [&](int rank) {
     CpuDevice device;
-    CallLog log;
-    CommunicatorSet communicators(mesh_of(batch), rank, *factories[static_cast<std::size_t>(rank)], log);
+    CommunicatorSet communicators(mesh_of(batch), rank, *factories[static_cast<std::size_t>(rank)], {});
     const Stream compute = device.create_stream("compute", StreamMode::kCompute);
     const Stream gather = device.create_stream("gather", StreamMode::kQueue);
     const Stream reduce = device.create_stream("reduce", StreamMode::kQueue);

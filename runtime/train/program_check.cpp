@@ -1,0 +1,125 @@
+#include "runtime/train/program_check.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "runtime/base/error.h"
+#include "runtime/base/exact_sum.h"
+
+namespace tessera {
+namespace {
+
+// The words each rank contributes to the agreement at the end of a step: sums first, then one slot per rank.
+constexpr std::uint64_t kSlotWords = 4;
+
+CollectiveIdentity all_reduce_of_words(std::string_view what, std::uint64_t words) {
+  CollectiveIdentity identity;
+  identity.op = CollectiveOp::kAllReduce;
+  identity.dtype = DType::kInt64;
+  identity.num_elements = words;
+  set_name(identity.what, sizeof identity.what, what);
+  return identity;
+}
+
+CollectiveIdentity of_unit(const Instruction& i, const ShardedModel& model) {
+  const UnitSpec& unit = model.unit_specs().at(static_cast<std::size_t>(i.unit));
+  const ShardLayout& layout = model.unit(i.unit).layout();
+  CollectiveIdentity identity;
+  identity.dtype = DType::kFloat32;
+  identity.micro_batch = i.micro_batch;
+  set_name(identity.what, sizeof identity.what, unit.name);
+  if (i.op == OpCode::kUnshard) {
+    identity.op = CollectiveOp::kAllGather;
+    identity.num_elements = static_cast<std::uint64_t>(layout.shard_size);
+  } else {
+    identity.op = CollectiveOp::kReduceScatter;
+    const std::vector<std::uint64_t> lookup = layout.lookup_counts();
+    identity.num_elements = static_cast<std::uint64_t>(layout.flat_size()) +
+                            std::accumulate(lookup.begin(), lookup.end(), std::uint64_t{0});
+  }
+  return identity;
+}
+
+CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, int world_size) {
+  switch (i.op) {
+    case OpCode::kAgreeTokens: return all_reduce_of_words("tokens", 1);
+    case OpCode::kAgreeNorm: return all_reduce_of_words("norm", num_norm_words(world_size));
+    case OpCode::kAgreeLoss: return all_reduce_of_words("loss", num_loss_words());
+    case OpCode::kUnshard:
+    case OpCode::kReduce: return of_unit(i, model);
+    default: throw InternalError(fmt::format("program check: {} is no collective", name_of(i.op)));
+  }
+}
+
+}  // namespace
+
+std::uint64_t num_norm_words(int world_size) {
+  return 2 * ExactSum::kNumWords + 1 + static_cast<std::uint64_t>(world_size) * kSlotWords;
+}
+
+std::uint64_t num_loss_words() {
+  return ExactSum::kNumWords + 2;
+}
+
+std::vector<ExpectedCall> expected_calls(const StepProgram& program, const ShardedModel& model, int world_size) {
+  std::vector<ExpectedCall> calls;
+  for (const Instruction& i : program.instructions) {
+    if (collective_of(i.op).empty()) continue;
+    CollectiveIdentity identity = identity_of(i, model, world_size);
+    set_name(identity.phase, sizeof identity.phase, i.phase);
+    calls.push_back({i.group, std::string(name_of(i.stream)), identity});
+  }
+  return calls;
+}
+
+void ProgramCheck::begin(const StepProgram& program, std::int64_t step) {
+  const auto [found, fresh] = programs_.try_emplace(&program);
+  Lanes& lanes = found->second;
+  if (fresh) {
+    for (const ExpectedCall& call : expected_calls(program, model_, world_size_)) {
+      lanes[{call.group, call.channel}].calls.push_back(call.identity);
+    }
+  }
+  for (auto& [name, lane] : lanes) lane.next = 0;
+  running_ = &lanes;
+  step_ = step;
+}
+
+void ProgramCheck::end() {
+  Lanes* const lanes = running_;
+  running_ = nullptr;
+  if (lanes == nullptr) return;
+  for (const auto& [name, lane] : *lanes) {
+    if (lane.next == lane.calls.size()) continue;
+    CollectiveIdentity missing = lane.calls[lane.next];
+    missing.step = step_;
+    throw CollectiveError(
+        fmt::format("program check on {}/{}: {} was left out", name.first, name.second, describe(missing)),
+        "this rank does not follow its step program (tessera plan prints it)");
+  }
+}
+
+void ProgramCheck::on_call(const CollectiveCall& call) {
+  if (running_ == nullptr) return;
+  const auto found = running_->find(std::pair(std::string(call.group), std::string(call.channel)));
+  const std::string where = fmt::format("program check on {}/{}: ", call.group, call.channel);
+  const std::string hint = "this rank does not follow its step program (tessera plan prints it)";
+  if (found == running_->end() || found->second.next == found->second.calls.size()) {
+    throw CollectiveError(
+        fmt::format("{}{} is one call more than the program makes; it was not issued", where, describe(call.identity)),
+        hint);
+  }
+  Lane& lane = found->second;
+  CollectiveIdentity expected = lane.calls[lane.next];
+  expected.step = step_;
+  expected.layout = call.identity.layout;  // follows from the unit's
+  if (!differing_fields(expected, call.identity).empty()) {
+    throw CollectiveError(fmt::format("{}{} instead of {}; it was not issued", where, describe(call.identity),
+                                      fmt::join(differing_fields(expected, call.identity), ", ")),
+                          hint);
+  }
+  ++lane.next;
+}
+
+}  // namespace tessera
