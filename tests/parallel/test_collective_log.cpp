@@ -17,6 +17,7 @@
 
 #include "parallel/collective_log.h"
 #include "parallel/collective_log_format.h"
+#include "parallel/collective_verdict.h"
 #include "parallel/process_state.h"
 #include "runtime/base/error.h"
 #include "tests/support/temporary_directory.h"
@@ -401,6 +402,9 @@ TEST_F(CollectiveLogFile, GarbageInAnyByteIsRefusedOrLeftOut) {
         ASSERT_EQ(std::memcmp(&call.identity, &expected, sizeof(expected)), 0);
         ASSERT_LT(static_cast<std::size_t>(call.communicator), read.communicators.size());
       }
+      const Verdict verdict = judge({.logs = {read}, .liveness = {Liveness::kDead}});
+      ASSERT_EQ(verdict.ranks.size(), 2U);
+      ASSERT_FALSE(verdict.text().empty());
     } catch (const DataError& error) {
       ASSERT_NE(std::string(error.what()).find(in_memory), std::string::npos);
       ++refused;
