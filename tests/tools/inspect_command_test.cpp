@@ -215,23 +215,23 @@ TEST_F(InspectCommand, HelpFitsOnAScreen) {
 }
 
 TEST_F(InspectCommand, OneOf4096RanksThatDivergesIsFound) {
-  constexpr int kRanks = 4096;
-  constexpr int kOdd = 2741;
-  constexpr int kCalls = 16;
-  for (int r = 0; r < kRanks; ++r) {
-    Rank rank(run_directory(), r, kRanks, kCalls);
-    for (int call = 0; call < kCalls; ++call)
-      rank.call(fmt::format("block.{}", r == kOdd && call == kCalls / 2 ? 99 : call));
+  constexpr int num_ranks = 4096;
+  constexpr int odd = 2741;
+  constexpr int num_calls = 16;
+  for (int r = 0; r < num_ranks; ++r) {
+    Rank rank(run_directory(), r, num_ranks, num_calls);
+    for (int call = 0; call < num_calls; ++call)
+      rank.call(fmt::format("block.{}", r == odd && call == num_calls / 2 ? 99 : call));
   }
   const auto json = verdict(4);
   EXPECT_EQ(json["verdict"], "mismatch");
-  EXPECT_EQ(json["culprits"], nlohmann::json({kOdd}));
+  EXPECT_EQ(json["culprits"], nlohmann::json({odd}));
   EXPECT_EQ(json["divergences"].size(), 1U);
-  EXPECT_EQ(json["divergences"][0]["sequence"], kCalls / 2);
+  EXPECT_EQ(json["divergences"][0]["sequence"], num_calls / 2);
   EXPECT_EQ(json["summary"],
             fmt::format("collective mismatch in call {} of dp:0/gather: ranks 0–2740, 2742–4095: tag block.{} forward; "
                         "rank 2741: tag block.99 forward",
-                        kCalls / 2, kCalls / 2));
+                        num_calls / 2, num_calls / 2));
 }
 
 }  // namespace
