@@ -22,10 +22,10 @@ constexpr std::uint64_t kMinCallsPerLog = 256;
 
 // 3 of "rank-00003.log"; -1 where the name is no such name.
 int rank_of_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "rank-", kSuffix = ".log";
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return -1;
-  name.remove_prefix(kPrefix.size());
-  name.remove_suffix(kSuffix.size());
+  constexpr std::string_view prefix = "rank-", suffix = ".log";
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return -1;
+  name.remove_prefix(prefix.size());
+  name.remove_suffix(suffix.size());
   int rank = -1;
   const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), rank);
   return code == std::errc() && end == name.data() + name.size() && name.size() >= 5 ? rank : -1;

@@ -263,7 +263,7 @@ void CollectiveLog::beat() {
 void CollectiveLog::end(int exit_code, std::string_view message) {
   const std::lock_guard lock(mutex_);
   format::Header& to = header(data_);
-  std::memcpy(to.message, message.data(), std::min(message.size(), sizeof(to.message)));
+  message.copy(to.message, sizeof(to.message));
   atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
   atomic(to.heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
   const LogState state = exit_code == 0 ? LogState::kEndedOk : LogState::kEndedError;

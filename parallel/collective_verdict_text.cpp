@@ -181,10 +181,10 @@ std::string ok_line(const Verdict& verdict) {
 std::string cut(std::string text, std::size_t limit) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   if (text.size() <= limit) return text;
-  constexpr std::string_view kMark = "…";
-  std::size_t end = limit - kMark.size();
+  constexpr std::string_view mark = "…";
+  std::size_t end = limit - mark.size();
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-  return text.substr(0, end) + std::string(kMark);
+  return text.substr(0, end) + std::string(mark);
 }
 
 std::string divergence_text(const Divergence& divergence) {
@@ -295,7 +295,7 @@ std::string NamedCall::text() const {
 }
 
 std::string text_of_ranks(const std::vector<int>& ranks) {
-  constexpr std::size_t kMaxPieces = 6;
+  constexpr std::size_t max_pieces = 6;
   std::vector<int> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   std::vector<std::string> pieces;
@@ -310,8 +310,8 @@ std::string text_of_ranks(const std::vector<int>& ranks) {
     }
   }
   std::string text = sorted.size() == 1 ? "rank " : "ranks ";
-  const bool cut_short = pieces.size() > kMaxPieces;
-  if (cut_short) pieces.resize(kMaxPieces - 1);
+  const bool cut_short = pieces.size() > max_pieces;
+  if (cut_short) pieces.resize(max_pieces - 1);
   text += fmt::format("{}", fmt::join(pieces, ", "));
   return cut_short ? fmt::format("{}, … ({} ranks)", text, sorted.size()) : text;
 }

@@ -17,6 +17,7 @@
 
 #include "parallel/collective_log.h"
 #include "parallel/collective_log_format.h"
+#include "parallel/collective_verdict.h"
 #include "parallel/process_state.h"
 #include "runtime/base/error.h"
 #include "tests/support/temporary_directory.h"
@@ -174,18 +175,18 @@ TEST_F(CollectiveLogFile, SendAndRecvDoNotMoveTheGroupsCounters) {
 }
 
 TEST_F(CollectiveLogFile, ThreadsAddRecordsAtOnceAndAReaderSeesNoneTorn) {
-  constexpr int kThreads = 4;
-  constexpr std::uint64_t kCalls = 3000;
-  constexpr std::uint64_t kCapacity = 64;  // small: slots are written again while they are read
-  const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), kCapacity);
-  std::atomic<int> running{kThreads};
+  constexpr int num_threads = 4;
+  constexpr std::uint64_t num_calls = 3000;
+  constexpr std::uint64_t capacity = 64;  // small: slots are written again while they are read
+  const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), capacity);
+  std::atomic<int> running{num_threads};
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
+  for (int t = 0; t < num_threads; ++t) {
     const int communicator = log->add_communicator(
         {.group = "dp:0", .channel = fmt::format("stream{}", t), .size = 2, .group_hash = kGather.group_hash});
     threads.emplace_back([&, communicator] {
       std::uint64_t chain = 0;
-      for (std::uint64_t sequence = 0; sequence < kCalls; ++sequence) {
+      for (std::uint64_t sequence = 0; sequence < num_calls; ++sequence) {
         const auto handle = add(*log, communicator, sequence, chain);
         log->started(handle);
         log->finished(handle, 1);
@@ -207,14 +208,14 @@ TEST_F(CollectiveLogFile, ThreadsAddRecordsAtOnceAndAReaderSeesNoneTorn) {
 
   const RankLog read = read_collective_log(path());
   check(read);
-  EXPECT_EQ(read.num_added, kThreads * kCalls);
-  EXPECT_LE(read.calls.size(), kCapacity);
+  EXPECT_EQ(read.num_added, num_threads * num_calls);
+  EXPECT_LE(read.calls.size(), capacity);
   std::uint64_t chain = 0;
-  for (std::uint64_t sequence = 0; sequence < kCalls; ++sequence)
+  for (std::uint64_t sequence = 0; sequence < num_calls; ++sequence)
     chain = extend_chain(chain, fingerprint_of(kGather.group_hash, identity_of(sequence)));
   for (const LoggedCommunicator& communicator : read.communicators) {
-    EXPECT_EQ(communicator.num_enqueued, kCalls);
-    EXPECT_EQ(communicator.num_finished, kCalls);
+    EXPECT_EQ(communicator.num_enqueued, num_calls);
+    EXPECT_EQ(communicator.num_finished, num_calls);
     EXPECT_EQ(communicator.chain, chain);
   }
 }
@@ -338,12 +339,12 @@ TEST_F(CollectiveLogFile, AFileCutShortKeepsWhatItHolds) {
     write(whole.substr(0, size));
     return read_collective_log(path()).calls.size();
   };
-  constexpr std::size_t kRecords = log_format::kRecordsBegin;
+  constexpr std::size_t records_begin = log_format::kRecordsBegin;
   EXPECT_EQ(calls_of(4096), 0U);
-  EXPECT_EQ(calls_of(kRecords), 0U);
-  EXPECT_EQ(calls_of(kRecords + 191), 0U);
-  EXPECT_EQ(calls_of(kRecords + 192), 1U);
-  EXPECT_EQ(calls_of(kRecords + 8 * 192), 8U);
+  EXPECT_EQ(calls_of(records_begin), 0U);
+  EXPECT_EQ(calls_of(records_begin + 191), 0U);
+  EXPECT_EQ(calls_of(records_begin + 192), 1U);
+  EXPECT_EQ(calls_of(records_begin + 8 * 192), 8U);
 }
 
 TEST_F(CollectiveLogFile, ARecordThatIsNotWholeIsLeftOut) {
@@ -401,6 +402,9 @@ TEST_F(CollectiveLogFile, GarbageInAnyByteIsRefusedOrLeftOut) {
         ASSERT_EQ(std::memcmp(&call.identity, &expected, sizeof(expected)), 0);
         ASSERT_LT(static_cast<std::size_t>(call.communicator), read.communicators.size());
       }
+      const Verdict verdict = judge({.logs = {read}, .liveness = {Liveness::kDead}});
+      ASSERT_EQ(verdict.ranks.size(), 2U);
+      ASSERT_FALSE(verdict.text().empty());
     } catch (const DataError& error) {
       ASSERT_NE(std::string(error.what()).find(in_memory), std::string::npos);
       ++refused;
