@@ -240,6 +240,14 @@ TEST_F(TrainerTest, ProgramAndRecordedCallsShow25GathersAnd13ReducesPerStepAndRa
   }
 }
 
+TEST_F(TrainerTest, TheWrittenConfigHoldsTheLanesThatWereUsed) {
+  JobConfig config = test::model_t(1);
+  config.reproducibility.lanes.reset();  // auto: 2 on two ranks
+  config.data.train = {{random_tokens(2001), 1.0}};
+  run(config, 2);
+  EXPECT_EQ(load_config(run_path() + "/config.yaml").reproducibility.lanes, 2);
+}
+
 TEST_F(TrainerTest, AnEpochSmallerThanAGlobalBatchIsRefused) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(16 * 7 + 1), 1.0}};  // 7 windows, 8 per batch
