@@ -74,6 +74,18 @@ TEST(Relations, OfTheOptimizer) {
       0u);
 }
 
+TEST(Relations, OfAnEvaluationThatNobodyGaveAnInterval) {
+  const std::string hint = "has no effect without run.evaluate_every; hint: run.evaluate_every: N, or 0 for never";
+  EXPECT_EQ(problems_of(model_t_with("train: [data/t.bin]", "train: [data/t.bin]\n  validation: [v.bin]")),
+            Lines{"job.yaml:11: data.validation: " + hint});
+  EXPECT_EQ(problems_of(model_t_with("steps: 10", "steps: 10\n  evaluate_batches: 3")),
+            Lines{"job.yaml:3: run.evaluate_batches: " + hint});
+  EXPECT_EQ(problems_of(model_t_with("train: [data/t.bin]", "train: [data/t.bin]\n  validation: [v.bin]"),
+                        {"run.evaluate_every=0"}),
+            Lines{})
+      << "somebody said never";
+}
+
 TEST(Relations, OfEvaluationAndSampling) {
   EXPECT_EQ(problems_of(model_t_with("steps: 10", "steps: 10\n  evaluate_every: 5\n  sample_every: 5")),
             (Lines{"job.yaml:3: run.evaluate_every: 5 needs data.validation, which is not set",
