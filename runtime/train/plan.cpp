@@ -11,6 +11,7 @@
 #include "fsdp/units.h"
 #include "models/gpt.h"
 #include "runtime/train/numerics.h"
+#include "runtime/train/optimizer_groups.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/trainer.h"
 
@@ -82,6 +83,7 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   plan.logical_rank = logical_rank;
   plan.model = describe_gpt(config.model, config.batch.micro_batch_size, num_threads);
   check_program_size(config, batch, plan.model);
+  match_groups(config.optimizer.groups, plan.model.parameters);  // refused here, not when a job has begun
   plan.units = make_units(plan.model, config.fsdp.wrap);
   ScheduleOptions options;
   options.num_micro_batches = static_cast<int>(batch.micro_batches_per_rank);
