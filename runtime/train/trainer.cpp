@@ -187,7 +187,10 @@ class Trainer {
   void open_reports() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     if (!first()) return;
-    write_file(directory_.config(), to_yaml(config_));
+    JobConfig resolved = config_;
+    resolved.reproducibility.lanes =
+        context_.batch.lanes;  // what decides bits must not depend on a later start's ranks
+    write_file(directory_.config(), to_yaml(resolved));
     write_file(directory_.plan(), plan_.json(numerics_));
     directory_.remove_nonce();
   }
