@@ -45,8 +45,6 @@ TEST(Availability, RefusesValuesOfLaterFeaturesAndNamesWhatIsThere) {
   EXPECT_EQ(problem("checkpoint.resume: auto"), "checkpoint.resume: not available yet");
   EXPECT_EQ(problem("collectives.backend: nccl"),
             "collectives.backend: nccl is not available yet; hint: auto, shm or mpi");
-  EXPECT_EQ(problem("collectives.fingerprint: strict"), "collectives.fingerprint: not available yet");
-  EXPECT_EQ(problem("collectives.program_check: true"), "collectives.program_check: not available yet");
   EXPECT_EQ(problem("reproducibility.tp_splits: 2"), "reproducibility.tp_splits: 2 is not available yet; hint: 1");
   EXPECT_EQ(problem("reproducibility.deterministic: true"), "reproducibility.deterministic: not available yet");
   EXPECT_EQ(problem("device.kind: cuda"), "device.kind: cuda is not available yet; hint: auto or cpu");
