@@ -62,11 +62,12 @@ void drop_earlier_starts(Evidence& evidence) {
 
 }  // namespace
 
-Liveness probe(const LogOwner& owner) {
+Liveness probe(const LogOwner& owner, const std::string& proc) {
   if (owner.pid_domain == 0 || owner.pid_domain != pid_domain()) return Liveness::kUnknown;
-  const auto process = process_state(owner.pid);
-  // Another start time: the pid belongs to somebody else by now.
-  if (!process || process->start_time != owner.process_start) return Liveness::kDead;
+  const auto process = process_state(owner.pid, proc);
+  // Whoever has the pid may be another process by now; without its start time nobody can tell.
+  if (!process) return may_exist(owner.pid) ? Liveness::kUnknown : Liveness::kDead;
+  if (process->start_time != owner.process_start) return Liveness::kDead;
   switch (process->state) {
     case 'Z':
     case 'X': return Liveness::kDead;

@@ -470,6 +470,22 @@ TEST(Evidence, KnowsWhichProcessesLive) {
   close(ready[1]);
 }
 
+// As with hidepid: /proc has no entry for a process of somebody else.
+TEST(Evidence, AProcessThatProcDoesNotShowIsDeadOnlyWhereTheKernelSaysSo) {
+  const test::TemporaryDirectory empty;
+  LogOwner owner = LogOwner::this_process();
+  EXPECT_EQ(probe(owner, empty.path()), Liveness::kUnknown);
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  owner.pid = child;
+  EXPECT_EQ(probe(owner, empty.path()), Liveness::kDead);
+  for (const std::int64_t nobody : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 40U}) {
+    owner.pid = nobody;  // kill() takes 0 and -1 for groups of processes
+    EXPECT_EQ(probe(owner, empty.path()), Liveness::kDead);
+  }
+}
+
 class EvidenceOfARun : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(directory_ / "collectives"); }
