@@ -77,11 +77,11 @@ Liveness probe(const LogOwner& owner, const std::string& proc) {
   }
 }
 
-Evidence gather_evidence(const std::string& run_directory) {
+Evidence gather_evidence(const std::string& run_directory, const EvidenceOptions& options) {
   const std::string folder = run_directory + "/collectives";
   const auto paths = logs_in(folder);
   if (paths.empty()) throw DataError(fmt::format("collective logs {}: no rank-RRRRR.log in it", folder));
-  const std::uint64_t calls_per_log = std::max(kMaxCalls / paths.size(), kMinCallsPerLog);
+  const std::uint64_t calls_per_log = std::min(options.max_calls, std::max(kMaxCalls / paths.size(), kMinCallsPerLog));
   Evidence evidence;
   evidence.logs.reserve(paths.size());
   for (const auto& [rank, path] : paths) {

@@ -32,8 +32,14 @@ struct Evidence {
 // Looks for the process that writes the log. proc: see process_state.
 Liveness probe(const LogOwner& owner, const std::string& proc = "/proc");
 
+struct EvidenceOptions {
+  std::uint64_t max_calls = kMaxLogCapacity;  // of each log, its newest
+};
+// For ranks of a running job, which may all look at once: 108 KiB of each log. What began more calls ago is not seen.
+inline constexpr EvidenceOptions kEvidenceDuringRun{.max_calls = 512};
+
 // Reads collectives/rank-*.log of a run directory. DataError where there is no such folder, no log in it, or none that can
-// be read. Of very many ranks only the newest calls of each are kept, so that memory stays below about a gigabyte.
-Evidence gather_evidence(const std::string& run_directory);
+// be read. Of very many ranks fewer calls than max_calls are kept, so that memory stays below about a gigabyte.
+Evidence gather_evidence(const std::string& run_directory, const EvidenceOptions& options = {});
 
 }  // namespace tessera

@@ -525,6 +525,28 @@ TEST_F(EvidenceOfARun, LogsThatAnEarlierStartLeftAreNotLookedAt) {
   EXPECT_EQ(judge(evidence).outcome, Outcome::kOk);
 }
 
+TEST_F(EvidenceOfARun, OfEachLogNoMoreCallsAreReadThanAskedFor) {
+  for (int rank = 0; rank < 2; ++rank) {
+    LogOwner owner = LogOwner::this_process();
+    owner.world_rank = rank;
+    owner.world_size = 2;
+    const auto log = CollectiveLog::create(path(rank), owner, 1024);
+    const int world = log->add_communicator({.group = "world", .channel = "reduce", .size = 2, .position = rank});
+    for (std::uint64_t sequence = 0; sequence < 600; ++sequence) {
+      CollectiveIdentity call = named_call(CollectiveOp::kAllReduce, "loss");
+      call.sequence = sequence;
+      log->enqueue(world, call, sequence + 1, sequence + 1);
+    }
+  }
+  EXPECT_EQ(gather_evidence(directory_.path()).logs[1].calls.size(), 600U);
+  const Evidence evidence = gather_evidence(directory_.path(), kEvidenceDuringRun);
+  for (const RankLog& log : evidence.logs) {
+    ASSERT_EQ(log.calls.size(), 512U);
+    EXPECT_EQ(log.calls.back().identity.sequence, 599U);
+    EXPECT_EQ(log.communicators[0].num_enqueued, 600U);
+  }
+}
+
 TEST_F(EvidenceOfARun, NothingToReadIsOneError) {
   EXPECT_THROW(gather_evidence(directory_.path()), DataError);
   std::ofstream(path(0)) << "text";
