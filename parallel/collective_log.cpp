@@ -224,9 +224,11 @@ std::uint64_t CollectiveLog::add_record(int communicator, const CollectiveIdenti
   record.enqueued_ns = monotonic_ns();
   record.check =
       hash_bytes(reinterpret_cast<const std::byte*>(&record) + format::kCheckedBegin, format::kCheckedBytes, index + 1);
-  atomic(record.started_ns).store(0, std::memory_order_relaxed);
-  atomic(record.finished_ns).store(0, std::memory_order_relaxed);
-  atomic(record.waited_ns).store(0, std::memory_order_relaxed);
+  // Release, so that whoever sees one of these in a copy of the earlier call also sees num_added raised, and drops the
+  // copy. What stands above needs no such order: the check covers it. (Thread sanitizer knows no fences.)
+  atomic(record.started_ns).store(0, std::memory_order_release);
+  atomic(record.finished_ns).store(0, std::memory_order_release);
+  atomic(record.waited_ns).store(0, std::memory_order_release);
   atomic(record.commit).store(index + 1, std::memory_order_release);
   return index;
 }
@@ -237,8 +239,11 @@ void CollectiveLog::started(const Handle& handle) {
         .store(handle.sequence + 1, std::memory_order_release);
   if (handle.index == kNoRecord) return;
   format::Record& record = record_at(data_, handle.index % capacity_);
+  // The clock before the look: a thread that is held up after it stores a time from before the slot's later call was
+  // enqueued, which a reader drops.
+  const std::int64_t now = monotonic_ns();
   if (atomic(record.commit).load(std::memory_order_acquire) != handle.index + 1) return;
-  atomic(record.started_ns).store(monotonic_ns(), std::memory_order_relaxed);
+  atomic(record.started_ns).store(now, std::memory_order_relaxed);
 }
 
 void CollectiveLog::finished(const Handle& handle, std::int64_t waited_ns) {
@@ -247,9 +252,10 @@ void CollectiveLog::finished(const Handle& handle, std::int64_t waited_ns) {
         .store(handle.sequence + 1, std::memory_order_release);
   if (handle.index == kNoRecord) return;
   format::Record& record = record_at(data_, handle.index % capacity_);
+  const std::int64_t now = monotonic_ns();  // before the look, as in started()
   if (atomic(record.commit).load(std::memory_order_acquire) != handle.index + 1) return;
   atomic(record.waited_ns).store(waited_ns, std::memory_order_relaxed);
-  atomic(record.finished_ns).store(monotonic_ns(), std::memory_order_release);
+  atomic(record.finished_ns).store(now, std::memory_order_release);
 }
 
 void CollectiveLog::set_step(std::int64_t step) {

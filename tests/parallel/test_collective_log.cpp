@@ -201,6 +201,15 @@ TEST_F(CollectiveLogFile, ThreadsAddRecordsAtOnceAndAReaderSeesNoneTorn) {
       const CollectiveIdentity expected = identity_of(call.identity.sequence);
       ASSERT_EQ(std::memcmp(&call.identity, &expected, sizeof(expected)), 0);
       ASSERT_EQ(call.fingerprint, fingerprint_of(kGather.group_hash, expected));
+      // Its own stamps: after its enqueue, and before its stream's next call, which waits for nothing but this one.
+      const std::int64_t begin = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
+      ASSERT_LE(call.enqueued_ns, begin);
+      const std::int64_t end = call.finished_ns != 0 ? call.finished_ns : begin;
+      ASSERT_LE(begin, end);
+      for (const LoggedCall& next : read.calls) {
+        const bool follows = next.communicator == call.communicator && next.index > call.index;
+        ASSERT_TRUE(!follows || end <= next.enqueued_ns);
+      }
     }
   };
   while (running > 0) check(read_collective_log(path()));
