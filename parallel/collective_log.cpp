@@ -48,6 +48,10 @@ format::Record& record_at(std::byte* data, std::uint64_t slot) {
   return reinterpret_cast<format::Record*>(data + format::kRecordsBegin)[slot];
 }
 
+std::uint32_t state_after(int exit_code) {
+  return static_cast<std::uint32_t>(exit_code == 0 ? LogState::kEndedOk : LogState::kEndedError);
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& what, int code) {
   throw DeviceError(fmt::format("collective log {}: {}: {}", path, what, std::strerror(code)));
 }
@@ -272,8 +276,16 @@ void CollectiveLog::end(int exit_code, std::string_view message) {
   message.copy(to.message, sizeof(to.message));
   atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
   atomic(to.heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
-  const LogState state = exit_code == 0 ? LogState::kEndedOk : LogState::kEndedError;
-  atomic(to.state).store(static_cast<std::uint32_t>(state), std::memory_order_release);
+  atomic(to.state).store(state_after(exit_code), std::memory_order_release);
+}
+
+void CollectiveLog::mark_ended(int exit_code) noexcept {
+  static_assert(std::atomic_ref<std::uint32_t>::is_always_lock_free &&
+                std::atomic_ref<std::int32_t>::is_always_lock_free);
+  format::Header& to = header(data_);
+  if (atomic(to.state).load(std::memory_order_relaxed) != static_cast<std::uint32_t>(LogState::kRunning)) return;
+  atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
+  atomic(to.state).store(state_after(exit_code), std::memory_order_release);
 }
 
 }  // namespace tessera

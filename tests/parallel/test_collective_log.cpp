@@ -134,6 +134,41 @@ TEST_F(CollectiveLogFile, HowItEndedIsRead) {
   EXPECT_EQ(failed.message, std::string(512, 'm'));
 }
 
+CollectiveLog* interrupted = nullptr;
+
+// The second Ctrl-C: the process ends inside the handler, wherever its threads are.
+TEST_F(CollectiveLogFile, ASignalHandlerMaySayHowTheProcessEnds) {
+  static_assert(noexcept(interrupted->mark_ended(130)));
+  const auto log = CollectiveLog::create(path(), owner_of_rank(0, 1), 8);
+  const pid_t child = fork();
+  if (child == 0) {
+    interrupted = log.get();
+    signal(SIGINT, [](int) {
+      interrupted->mark_ended(130);
+      _exit(130);
+    });
+    raise(SIGINT);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const RankLog read = read_collective_log(path());
+  EXPECT_EQ(read.state, LogState::kEndedError);
+  EXPECT_EQ(read.exit_code, 130);
+  const Verdict verdict = judge({.logs = {read}, .liveness = {Liveness::kDead}, .now_ns = read.owner.unix_ns});
+  EXPECT_EQ(verdict.outcome, Outcome::kOk);
+  EXPECT_EQ(verdict.ranks[0].state, RankState::kEnded);
+}
+
+TEST_F(CollectiveLogFile, ASignalThatComesAfterTheEndChangesNothing) {
+  const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
+  log->end(3, "data: id 9");
+  log->mark_ended(130);
+  EXPECT_EQ(read_collective_log(path()).exit_code, 3);
+  EXPECT_EQ(read_collective_log(path()).message, "data: id 9");
+}
+
 TEST_F(CollectiveLogFile, TheRingKeepsTheNewestCalls) {
   const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
   const int dp = log->add_communicator(kGather);
