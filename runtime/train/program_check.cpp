@@ -13,6 +13,8 @@ namespace {
 // The words each rank contributes to the agreement at the end of a step: sums first, then one slot per rank.
 constexpr std::uint64_t kSlotWords = 4;
 
+constexpr const char* kHint = "this rank does not follow its step program (tessera plan prints it)";
+
 CollectiveIdentity all_reduce_of_words(std::string_view what, std::uint64_t words) {
   CollectiveIdentity identity;
   identity.op = CollectiveOp::kAllReduce;
@@ -95,30 +97,27 @@ void ProgramCheck::end() {
     CollectiveIdentity missing = lane.calls[lane.next];
     missing.step = step_;
     throw CollectiveError(
-        fmt::format("program check on {}/{}: {} was left out", name.first, name.second, describe(missing)),
-        "this rank does not follow its step program (tessera plan prints it)");
+        fmt::format("program check on {}/{}: {} was left out", name.first, name.second, describe(missing)), kHint);
   }
 }
 
 void ProgramCheck::on_call(const CollectiveCall& call) {
   if (running_ == nullptr) return;
   const auto found = running_->find(std::pair(std::string(call.group), std::string(call.channel)));
-  const std::string where = fmt::format("program check on {}/{}: ", call.group, call.channel);
-  const std::string hint = "this rank does not follow its step program (tessera plan prints it)";
+  const auto refuse = [&](const std::string& what) {
+    throw CollectiveError(fmt::format("program check on {}/{}: {} {}; it was not issued", call.group, call.channel,
+                                      describe(call.identity), what),
+                          kHint);
+  };
   if (found == running_->end() || found->second.next == found->second.calls.size()) {
-    throw CollectiveError(
-        fmt::format("{}{} is one call more than the program makes; it was not issued", where, describe(call.identity)),
-        hint);
+    refuse("is one call more than the program makes");
   }
   Lane& lane = found->second;
   CollectiveIdentity expected = lane.calls[lane.next];
   expected.step = step_;
   expected.layout = call.identity.layout;  // follows from the unit's
-  if (!differing_fields(expected, call.identity).empty()) {
-    throw CollectiveError(fmt::format("{}{} instead of {}; it was not issued", where, describe(call.identity),
-                                      fmt::join(differing_fields(expected, call.identity), ", ")),
-                          hint);
-  }
+  const std::vector<std::string> fields = differing_fields(expected, call.identity);
+  if (!fields.empty()) refuse(fmt::format("instead of {}", fmt::join(fields, ", ")));
   ++lane.next;
 }
 
