@@ -112,7 +112,7 @@ void Communicator::refuse_mismatch(const std::vector<CollectiveIdentity>& identi
   throw CollectiveError(
       fmt::format("collective mismatch at call {} of {}/{}: {}; none of its data was used", current_.identity.sequence,
                   name_, hooks_.channel, describe_sides(world_ranks_, identities)),
-      "these ranks run different programs: see tessera inspect on the run directory");
+      "these ranks run different programs: see tessera inspect on the run directory", FoundBy::kFingerprint);
 }
 
 void Communicator::refuse_message(const CollectiveIdentity& sender) const {
@@ -120,7 +120,7 @@ void Communicator::refuse_message(const CollectiveIdentity& sender) const {
   throw CollectiveError(
       fmt::format("message mismatch on {}/{}: {}; none of its data was used", name_, hooks_.channel,
                   describe_sides({world(current_.identity.root), world(rank_)}, {sender, current_.identity})),
-      "these ranks run different programs: see tessera inspect on the run directory");
+      "these ranks run different programs: see tessera inspect on the run directory", FoundBy::kFingerprint);
 }
 
 void Communicator::compare_by_exchange() {
@@ -153,7 +153,8 @@ Work Communicator::compare_history(StreamView stream) {
     if (equal) return;
     throw CollectiveError(fmt::format("collective mismatch: the calls of {}/{} so far differ: {}{}", name_,
                                       hooks_.channel, text, explanation()),
-                          "collectives.fingerprint: strict stops before the data of the first wrong call is used");
+                          "collectives.fingerprint: strict stops before the data of the first wrong call is used",
+                          FoundBy::kHistory);
   });
   return Work(stream.record());
 }
@@ -167,7 +168,8 @@ void Communicator::stall(const std::vector<int>& members, double seconds) const 
       fmt::format("call {} of {}/{} ({}): no sign of world rank{} {} within {} s{}", call.sequence, name_,
                   hooks_.channel, describe(call), missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), seconds,
                   explanation()),
-      "that rank died, hangs or makes other calls: see its log; collectives.timeout_seconds sets the limit");
+      "that rank died, hangs or makes other calls: see its log; collectives.timeout_seconds sets the limit",
+      FoundBy::kTimeout);
 }
 
 template <typename Options>
@@ -237,7 +239,7 @@ Work Communicator::reduce_scatter(const ReduceScatterOptions& given, StreamView 
   ReduceScatterOptions options = given;
   if (tampered(CollectiveOp::kReduceScatter, options, stream)) return Work(stream.record());
   const std::string where = at(CollectiveOp::kReduceScatter, group_);
-  require(options.dtype == DType::kFloat32 || options.dtype == DType::kInt64,
+  require(options.dtype == DType::kFloat32 || options.dtype == DType::kInt64 || options.dtype == DType::kInt32,
           where + "cannot reduce " + std::string(name_of(options.dtype)));
   const std::size_t element = size_of(options.dtype);
   std::uint64_t total = 0, layout = 0;

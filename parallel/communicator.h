@@ -111,7 +111,7 @@ struct ReduceScatterPart {
 };
 struct ReduceScatterOptions {
   std::vector<ReduceScatterPart> parts;
-  DType dtype = DType::kFloat32;  // fp32 or i64
+  DType dtype = DType::kFloat32;  // fp32, i64 or i32
   ReduceOp reduce = ReduceOp::kSum;
   CollectiveTag tag;
 };

@@ -13,12 +13,24 @@ namespace {
 // The words each rank contributes to the agreement at the end of a step: sums first, then one slot per rank.
 constexpr std::uint64_t kSlotWords = 4;
 
+constexpr const char* kHint = "this rank does not follow its step program (tessera plan prints it)";
+
 CollectiveIdentity all_reduce_of_words(std::string_view what, std::uint64_t words) {
   CollectiveIdentity identity;
   identity.op = CollectiveOp::kAllReduce;
   identity.dtype = DType::kInt64;
   identity.num_elements = words;
   set_name(identity.what, sizeof identity.what, what);
+  return identity;
+}
+
+CollectiveIdentity rehearsal_broadcast() {
+  CollectiveIdentity identity;
+  identity.op = CollectiveOp::kBroadcast;
+  identity.dtype = DType::kInt64;
+  identity.num_elements = 1;
+  identity.root = 0;
+  set_name(identity.what, sizeof identity.what, "rehearsal");
   return identity;
 }
 
@@ -46,6 +58,7 @@ CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, 
     case OpCode::kAgreeTokens: return all_reduce_of_words("tokens", 1);
     case OpCode::kAgreeNorm: return all_reduce_of_words("norm", num_norm_words(world_size));
     case OpCode::kAgreeLoss: return all_reduce_of_words("loss", num_loss_words());
+    case OpCode::kRehearseBroadcast: return rehearsal_broadcast();
     case OpCode::kUnshard:
     case OpCode::kReduce: return of_unit(i, model);
     default: throw InternalError(fmt::format("program check: {} is no collective", name_of(i.op)));
@@ -75,51 +88,40 @@ std::vector<ExpectedCall> expected_calls(const StepProgram& program, const Shard
 
 void ProgramCheck::begin(const StepProgram& program, std::int64_t step) {
   const auto [found, fresh] = programs_.try_emplace(&program);
-  Lanes& lanes = found->second;
-  if (fresh) {
-    for (const ExpectedCall& call : expected_calls(program, model_, world_size_)) {
-      lanes[{call.group, call.channel}].calls.push_back(call.identity);
-    }
-  }
-  for (auto& [name, lane] : lanes) lane.next = 0;
-  running_ = &lanes;
+  if (fresh) found->second = expected_calls(program, model_, world_size_);
+  running_ = &found->second;
+  next_ = 0;
   step_ = step;
 }
 
 void ProgramCheck::end() {
-  Lanes* const lanes = running_;
+  const std::vector<ExpectedCall>* const calls = running_;
   running_ = nullptr;
-  if (lanes == nullptr) return;
-  for (const auto& [name, lane] : *lanes) {
-    if (lane.next == lane.calls.size()) continue;
-    CollectiveIdentity missing = lane.calls[lane.next];
-    missing.step = step_;
-    throw CollectiveError(
-        fmt::format("program check on {}/{}: {} was left out", name.first, name.second, describe(missing)),
-        "this rank does not follow its step program (tessera plan prints it)");
-  }
+  if (calls == nullptr || next_ == calls->size()) return;
+  ExpectedCall missing = (*calls)[next_];
+  missing.identity.step = step_;
+  throw CollectiveError(fmt::format("program check on {}/{}: {} was left out", missing.group, missing.channel,
+                                    describe(missing.identity)),
+                        kHint, FoundBy::kProgramCheck);
 }
 
 void ProgramCheck::on_call(const CollectiveCall& call) {
   if (running_ == nullptr) return;
-  const auto found = running_->find(std::pair(std::string(call.group), std::string(call.channel)));
-  const std::string where = fmt::format("program check on {}/{}: ", call.group, call.channel);
-  const std::string hint = "this rank does not follow its step program (tessera plan prints it)";
-  if (found == running_->end() || found->second.next == found->second.calls.size()) {
-    throw CollectiveError(
-        fmt::format("{}{} is one call more than the program makes; it was not issued", where, describe(call.identity)),
-        hint);
+  const auto refuse = [&](const std::string& why) {
+    throw CollectiveError(fmt::format("program check on {}/{}: {} {}; it was not issued", call.group, call.channel,
+                                      describe(call.identity), why),
+                          kHint, FoundBy::kProgramCheck);
+  };
+  if (next_ == running_->size()) refuse("is one call more than the program makes");
+  ExpectedCall expected = (*running_)[next_];
+  expected.identity.step = step_;
+  expected.identity.layout = call.identity.layout;  // follows from the unit's
+  if (expected.group != call.group || expected.channel != call.channel) {
+    refuse(fmt::format("instead of {} on {}/{}", describe(expected.identity), expected.group, expected.channel));
   }
-  Lane& lane = found->second;
-  CollectiveIdentity expected = lane.calls[lane.next];
-  expected.step = step_;
-  expected.layout = call.identity.layout;  // follows from the unit's
-  if (!differing_fields(expected, call.identity).empty()) {
-    throw CollectiveError(fmt::format("{}{} instead of {}; it was not issued", where, describe(call.identity),
-                                      fmt::join(differing_fields(expected, call.identity), ", ")),
-                          hint);
-  }
-  ++lane.next;
+  const std::vector<std::string> differing = differing_fields(expected.identity, call.identity);
+  if (!differing.empty()) refuse(fmt::format("instead of {}", fmt::join(differing, ", ")));
+  ++next_;
 }
 
 }  // namespace tessera
