@@ -1,16 +1,21 @@
 #include "launcher/mpi_session.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -19,6 +24,8 @@
 
 namespace tessera {
 namespace {
+
+constexpr std::chrono::seconds kAbortPatience{5};
 
 std::vector<std::string> gather_text(const std::string& mine, MPI_Comm comm) {
   int size = 0;
@@ -65,8 +72,12 @@ void be_alone_cheaply() {
 struct MpiSession::State {
   MPI_Comm world = MPI_COMM_NULL;  // our own: nobody else's messages
   MPI_Comm local = MPI_COMM_NULL;
-  bool finished = false;
+  std::atomic<bool> finished = false;
   std::uint64_t nonce = 0;  // of this job, equal on all ranks
+  std::mutex mutex;
+  std::string shared_file;  // under mutex
+  // What MPI may still write to after agree_after_failure() gave up.
+  int vote = 0, lowest = 0;
 };
 
 MpiSession::MpiSession() : state_(std::make_unique<State>()), host_(host_name()) {
@@ -133,10 +144,11 @@ void MpiSession::agree(const std::function<void()>& step) {
 
 std::optional<MpiSession::FoundError> MpiSession::agree_after_failure(const ErrorInfo& mine,
                                                                       std::chrono::milliseconds grace) {
-  int lowest = size_;
-  const int vote = rank_;
+  // An error of a call is often the shadow of another rank's own: that one goes first.
+  state_->vote = mine.code == ExitCode::kCollective ? rank_ + size_ : rank_;
+  state_->lowest = 2 * size_;
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(&vote, &lowest, 1, MPI_INT, MPI_MIN, state_->world, &request);
+  MPI_Iallreduce(&state_->vote, &state_->lowest, 1, MPI_INT, MPI_MIN, state_->world, &request);
   const auto deadline = std::chrono::steady_clock::now() + grace;
   for (int complete = 0;;) {
     MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
@@ -144,7 +156,8 @@ std::optional<MpiSession::FoundError> MpiSession::agree_after_failure(const Erro
     if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return FoundError{lowest, broadcast_error(mine, lowest, state_->world)};
+  const int found = state_->lowest % size_;
+  return FoundError{found, broadcast_error(mine, found, state_->world)};
 }
 
 bool MpiSession::claim_last_word() {
@@ -156,12 +169,25 @@ bool MpiSession::claim_last_word() {
   const std::string name = fmt::format("tessera-last-word-{:016x}", state_->nonce);
   name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // after the zero that makes it abstract
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return socket >= 0 && ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+  if (socket < 0 || ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) return false;
+  std::string path;
+  {
+    const std::lock_guard lock(state_->mutex);
+    path = state_->shared_file;
+  }
+  if (path.empty()) return true;
+  // Never closed either. A file that is gone or cannot be locked leaves one speaker per host.
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  return file < 0 || ::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+void MpiSession::share_last_word(const std::string& path) {
+  const std::lock_guard lock(state_->mutex);
+  state_->shared_file = path;
 }
 
 void MpiSession::finish() {
-  if (state_->finished) return;
-  state_->finished = true;
+  if (state_->finished.exchange(true)) return;
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
@@ -173,8 +199,16 @@ void MpiSession::finish() {
 
 void MpiSession::abort(ExitCode code) {
   log::flush();
-  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
-  std::_Exit(static_cast<int>(code));  // MPI_Abort does not return; the compiler cannot know
+  // MPI cannot abort once it finalises; a rank that ends with a code of its own ends the job as well.
+  if (!state_->finished.load()) {
+    // Nor is it certain to get that far: whatever it waits for, this process ends.
+    std::thread([code] {
+      std::this_thread::sleep_for(kAbortPatience);
+      std::_Exit(static_cast<int>(code));
+    }).detach();
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  }
+  std::_Exit(static_cast<int>(code));
 }
 
 std::string mpi_library() {

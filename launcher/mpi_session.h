@@ -48,13 +48,16 @@ class MpiSession {
   };
   std::optional<FoundError> agree_after_failure(const ErrorInfo& mine, std::chrono::milliseconds grace);
 
-  // True for the first rank of this host that asks, false for all later ones: of ranks that fail at once, one speaks. Not collective.
+  // True for the first rank that asks, false for all later ones: of ranks that fail at once, one speaks. "First" is
+  // among the ranks of this host, and among all once they share a file. Not collective; any thread.
   bool claim_last_word();
+  // A file that all ranks see, exists, and stays as it is.
+  void share_last_word(const std::string& path);
 
   // MPI_Finalize, the last of the five moments of teardown: streams finished, peers finished, barrier passed,
   // communicators gone.
   void finish();
-  // Ends every rank of the job with this code, whatever they wait for.
+  // Ends every rank of the job with this code, whatever they wait for. Any thread; also while another is in finish().
   [[noreturn]] void abort(ExitCode code);
 
  private:

@@ -1,11 +1,15 @@
 #include "launcher/rank_guard.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "launcher/stop_signal.h"
 #include "runtime/base/log.h"
 #include "runtime/train/trainer.h"
 
@@ -17,7 +21,7 @@ using std::chrono::milliseconds;
 // How long a failed rank waits for the others to fail with the same error before it ends them.
 constexpr milliseconds kGrace{500};
 // Failed ranks whose peers do not come speak one after another, lowest first; the first of each host silences the others of its host. Between
-// hosts this order is all there is: a line may then appear once per host where the first abort is slow.
+// hosts the run directory decides; before there is one, this order is all there is.
 constexpr milliseconds kTurn{50};
 constexpr int kMaxTurns = 20;
 // How long a rank that spoke holds the word before it aborts, for those whose turn has just come.
@@ -25,17 +29,49 @@ constexpr milliseconds kHold{200};
 // Who was silenced leaves the end to the speaker, unless that one is gone.
 constexpr milliseconds kPatience{10000};
 
-// Ends the job for a failure that not all ranks came to share.
-[[noreturn]] void end_job(MpiSession& session, const ErrorInfo& error) {
-  std::this_thread::sleep_for(kTurn * std::min(session.rank(), kMaxTurns));
-  const bool speaks = session.claim_last_word();
-  if (speaks) print_error(error);
-  std::this_thread::sleep_for(speaks ? kHold : kPatience);
-  session.abort(error.code);
+}  // namespace
+
+RankGuard::RankGuard(MpiSession& session, std::function<void(TeardownState)> on_teardown)
+    : session_(session),
+      presence_(session.rank(), [&](const std::string& mine) { return session.all_gather(mine); }),
+      teardown_([this, on_teardown = std::move(on_teardown)](TeardownState state) {
+        presence_.show(state);
+        if (on_teardown) on_teardown(state);
+      }),
+      watchdog_(presence_, teardown_,
+                {.num_sigterms = num_sigterms,
+                 .stop = stop_on_sigterm,
+                 .end_unsaved = [] { ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved)); },
+                 .claim_word = [this] { return claim_word(); },
+                 .end_job =
+                     [this](const std::string& line) {
+                       if (!line.empty()) {
+                         log::info("ended by the watchdog: " + line);
+                         print_error({ExitCode::kCollective, line});
+                       }
+                       std::this_thread::sleep_for(line.empty() ? kPatience : kHold);
+                       session_.abort(ExitCode::kCollective);
+                     }}) {
+  watch_sigterm(watchdog_.wake_descriptor());
 }
 
-ErrorInfo note(const std::exception_ptr& error) {
+RankGuard::~RankGuard() {
+  watch_sigterm(-1);
+}
+
+void RankGuard::set_timeout(double seconds) {
+  teardown_.set_timeout(seconds);
+  watchdog_.set_timeout(seconds);
+}
+
+void RankGuard::watch_log(CollectiveLog* log, const std::string& run_directory) {
+  watchdog_.watch_log(log, run_directory);
+}
+
+ErrorInfo RankGuard::note(const std::exception_ptr& error) {
   ErrorInfo info = describe(error);
+  presence_.show_failed(static_cast<int>(info.code));
+  watchdog_.note_failed();
   // From here on a SIGTERM is mpirun's, after another rank's abort: die of it, silently.
   std::signal(SIGTERM, SIG_DFL);
   log::info("ends with an error: " + info.line);  // the file alone: the terminal gets it once, below
@@ -43,36 +79,68 @@ ErrorInfo note(const std::exception_ptr& error) {
   return info;
 }
 
-int leave(MpiSession& session, ExitCode code) {
+int RankGuard::leave(ExitCode code) {
   log::close();
-  session.finish();
+  teardown_.enter(TeardownState::kMpi);
+  session_.finish();
+  teardown_.enter(TeardownState::kGone);
   return static_cast<int>(code);
 }
 
-}  // namespace
+// Any thread.
+bool RankGuard::claim_word() {
+  if (!session_.claim_last_word()) return false;
+  // A claim ends with its process: that nobody holds it now does not mean that nobody did.
+  if (std::ranges::any_of(presence_.peers(), &PeerSigns::spoke)) return false;
+  presence_.show_spoke();
+  return true;
+}
 
-int run_rank(MpiSession& session, const std::function<ExitCode()>& body) {
+// Whether a rank of this host has an error to say that explains one of a collective call.
+bool RankGuard::peer_has_a_cause() const {
+  return std::ranges::any_of(presence_.peers(), [](const PeerSigns& peer) {
+    return peer.visible && peer.failed_code != 0 && peer.failed_code != static_cast<int>(ExitCode::kCollective);
+  });
+}
+
+// Ends the job for a failure after which it cannot be left in order. found: what all agreed on, if all failed.
+void RankGuard::end_job(const ErrorInfo& mine, const std::optional<MpiSession::FoundError>& found) {
+  milliseconds turn = kTurn * std::min(session_.rank(), kMaxTurns);
+  if (found) turn = found->rank == session_.rank() ? milliseconds(0) : turn + kTurn * kMaxTurns;
+  std::this_thread::sleep_for(turn);
+  const bool speaks = !(mine.code == ExitCode::kCollective && peer_has_a_cause()) && claim_word();
+  if (speaks) print_error(mine);
+  std::this_thread::sleep_for(speaks ? kHold : kPatience);
+  session_.abort(found ? found->error.code : mine.code);
+}
+
+int RankGuard::run(const std::function<ExitCode()>& body) {
   ErrorInfo mine;
   try {
-    return leave(session, body());
+    return leave(body());
   } catch (const AgreedError& error) {
     log::info("ends with an error of rank " + std::to_string(error.rank) + ": " + error.what());
-    if (error.rank == session.rank()) print_error({error.exit_code, error.what()});
-    return leave(session, error.exit_code);
+    if (error.rank == session_.rank()) print_error({error.exit_code, error.what()});
+    return leave(error.exit_code);
   } catch (...) {
     mine = note(std::current_exception());
   }
-  if (const auto found = session.agree_after_failure(mine, kGrace)) {
-    if (found->rank == session.rank()) print_error(found->error);
-    return leave(session, found->error.code);
-  }
-  end_job(session, mine);
+  const auto found = session_.agree_after_failure(mine, kGrace);
+  if (!found) end_job(mine, found);
+  // Where a call of this rank failed, or its teardown did, MPI may still hold on to what is gone: it must not finalise.
+  if (mine.code == ExitCode::kCollective || !teardown_.may_enter(TeardownState::kMpi)) end_job(mine, found);
+  if (found->rank == session_.rank()) print_error(found->error);
+  return leave(found->error.code);
 }
 
-void fail_rank(MpiSession& session, const std::exception_ptr& error) {
+void RankGuard::fail(const std::exception_ptr& error) {
   const ErrorInfo mine = note(error);
-  const auto found = session.agree_after_failure(mine, kGrace);
-  end_job(session, found ? found->error : mine);
+  end_job(mine, session_.agree_after_failure(mine, kGrace));
+}
+
+int run_rank(MpiSession& session, const std::function<ExitCode()>& body) {
+  RankGuard guard(session);
+  return guard.run(body);
 }
 
 }  // namespace tessera

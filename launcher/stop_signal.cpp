@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstdint>
 
 #include "runtime/base/error.h"
 
@@ -15,9 +17,21 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 // A handler has no other way to reach the program. Lock-free, hence safe to touch in it.
 std::atomic<int> first_signal{0};
+std::atomic<int> num_sigterm{0};
+std::atomic<int> watcher{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void note_signal(int signal) {
+  if (signal == SIGTERM) {
+    num_sigterm.fetch_add(1);
+    if (const int descriptor = watcher.load(); descriptor >= 0) {
+      const int error = errno;
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);
+      errno = error;
+      return;
+    }
+  }
   int none = 0;
   if (first_signal.compare_exchange_strong(none, signal)) return;
   if (signal == SIGINT || signal == SIGTERM) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
@@ -46,6 +60,19 @@ bool stop_requested() {
 
 int stop_signal() {
   return first_signal.load();
+}
+
+void watch_sigterm(int descriptor) {
+  watcher.store(descriptor);
+}
+
+int num_sigterms() {
+  return num_sigterm.load();
+}
+
+void stop_on_sigterm() {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, SIGTERM);
 }
 
 const char* signal_name(int signal) {

@@ -16,4 +16,11 @@ int stop_signal();
 // "SIGINT", …
 const char* signal_name(int signal);
 
+// A SIGTERM may also be what a launcher sends the survivors of a dead rank. While somebody watches, it is counted,
+// written to the descriptor (an eventfd), and is no request to stop, not even an insistent one, until stop_on_sigterm().
+// -1: nobody watches any longer.
+void watch_sigterm(int descriptor);
+int num_sigterms();
+void stop_on_sigterm();
+
 }  // namespace tessera

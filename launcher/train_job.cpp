@@ -67,7 +67,7 @@ JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConf
   return binding;
 }
 
-ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
+ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& options) {
   JobConfig config;
   ResolvedBatch batch;
   Host here;
@@ -78,6 +78,7 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
     here = {load_topology("live"), current_cpuset()};
     described = (config.mesh.topology == "live" ? here.machine : load_topology(config.mesh.topology)).str();
   });
+  guard.set_timeout(config.collectives.timeout_seconds);
   const MeshShape mesh{static_cast<int>(batch.dp), static_cast<int>(batch.pp), static_cast<int>(batch.tp)};
   const PlacementChoice choice = choose_placement(config.mesh, mesh);
   const JobBinding binding = agree_binding(session, here, config.device);
@@ -97,6 +98,7 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
     bind_thread(binding.mine, 0);
   });
 
+  const std::string run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory;
   const TrainContext context{
       .config = config,
       .batch = batch,
@@ -104,7 +106,7 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
       .placement = choice.placement,
       .world_rank = session.rank(),
       .host = session.host(),
-      .run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory,
+      .run_directory = run_directory,
       .device_summary = fmt::format("cpu, {}", binding_summary(binding.all)),
       .topology_summary = described,
       .num_threads = binding.mine.num_threads,
@@ -112,7 +114,14 @@ ExitCode train_rank(MpiSession& session, const TrainOptions& options) {
       .device = *device,
       .progress = progress_mode(options.progress),
       .stop_requested = stop_requested,
-      .on_fatal = [&session](const std::exception_ptr& error) { fail_rank(session, error); },
+      .on_fatal = [&guard](const std::exception_ptr& error) { guard.fail(error); },
+      .teardown = &guard.teardown(),
+      .on_log =
+          [&](CollectiveLog* log) {
+            guard.watch_log(log, run_directory);
+            if (log != nullptr) session.share_last_word(run_directory + "/config.yaml");
+          },
+      .on_chaos = [&guard](std::function<std::string(FoundBy)> report) { guard.set_note(std::move(report)); },
   };
   return train(context);
 }
@@ -126,7 +135,8 @@ int run_train_job(const TrainOptions& options) {
   }
   install_stop_signals();
   MpiSession session;
-  return run_rank(session, [&] { return train_rank(session, options); });
+  RankGuard guard(session, options.on_teardown);
+  return guard.run([&] { return train_rank(session, guard, options); });
 }
 
 }  // namespace tessera

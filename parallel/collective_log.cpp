@@ -260,6 +260,25 @@ void CollectiveLog::beat() {
   atomic(header(data_).heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
 }
 
+CollectiveLog::Activity CollectiveLog::activity() const {
+  Activity activity;
+  activity.num_added = atomic(header(data_).num_added).load(std::memory_order_relaxed);
+  const std::uint32_t count = atomic(header(data_).num_communicators).load(std::memory_order_acquire);
+  for (std::uint32_t index = 0; index < count; ++index) {
+    format::Communicator& counters = communicator_at(data_, static_cast<int>(index));
+    // Read in this order, none is ahead of the next.
+    const std::uint64_t finished = atomic(counters.num_finished).load(std::memory_order_acquire);
+    const std::uint64_t started = atomic(counters.num_started).load(std::memory_order_acquire);
+    const std::uint64_t enqueued = atomic(counters.num_enqueued).load(std::memory_order_acquire);
+    activity.num_started += started;
+    activity.num_finished += finished;
+    // They are sequence numbers, and the first of them may be well above 1: calls are older than the log.
+    activity.num_queued += started > 0 ? enqueued - started : std::min<std::uint64_t>(enqueued, 1);
+    activity.num_in_progress += finished > 0 ? started - finished : std::min<std::uint64_t>(started, 1);
+  }
+  return activity;
+}
+
 void CollectiveLog::end(int exit_code, std::string_view message) {
   const std::lock_guard lock(mutex_);
   format::Header& to = header(data_);

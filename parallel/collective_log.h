@@ -86,6 +86,16 @@ class CollectiveLog {
   // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes.
   void end(int exit_code, std::string_view message = {});
 
+  // What moves while the rank does: equal to an earlier one where no call was made, begun or ended since. Counts of all
+  // communicators; send and recv show in num_added alone.
+  struct Activity {
+    std::uint64_t num_added = 0, num_started = 0, num_finished = 0;
+    std::uint64_t num_queued = 0;       // made, not begun
+    std::uint64_t num_in_progress = 0;  // begun, not ended
+    friend bool operator==(const Activity&, const Activity&) = default;
+  };
+  Activity activity() const;
+
   const std::string& path() const { return path_; }
 
  private:

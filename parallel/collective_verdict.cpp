@@ -100,7 +100,7 @@ class Judge {
       case Liveness::kRunning: return RankState::kRunning;
       case Liveness::kUnknown: break;
     }
-    return silent_seconds > options_.stall_seconds ? RankState::kSilent : RankState::kRunning;
+    return silent_seconds > options_.silent_seconds ? RankState::kSilent : RankState::kRunning;
   }
 
   // The last moment (Unix time) at which the rank is known to have lived.

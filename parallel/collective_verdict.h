@@ -88,7 +88,8 @@ struct RankReport {
 };
 
 struct JudgeOptions {
-  double stall_seconds = 30;  // a wait of a running job that is no longer than this is ordinary
+  double stall_seconds = 30;   // a wait of a running job that is no longer than this is ordinary
+  double silent_seconds = 30;  // without a heartbeat, of a process that cannot be probed: then it counts as lost
 };
 
 struct Verdict {

@@ -67,6 +67,10 @@ std::string steps_of(const Verdict& verdict) {
   return low == high ? fmt::format("step {}", low) : fmt::format("steps {} to {}", low, high);
 }
 
+const char* waits(const Wait& wait) {
+  return wait.waiting.size() == 1 ? "waits" : "wait";
+}
+
 // The wait that shows a culprit: the longest that lacks it.
 const Wait* wait_for(const Verdict& verdict, int rank) {
   for (const Wait& wait : verdict.waits) {
@@ -151,7 +155,7 @@ std::string stalled_line(const Verdict& verdict) {
     const Wait& wait = verdict.waits.front();
     const std::string rest =
         wait.absent.empty() && wait.num_unknown_absent == 0 ? "and all members are in it" : "for members without a log";
-    return fmt::format("{} wait {} in {}, {}", text_of_ranks(wait.waiting), seconds_text(wait.seconds),
+    return fmt::format("{} {} {} in {}, {}", text_of_ranks(wait.waiting), waits(wait), seconds_text(wait.seconds),
                        wait.call.text(), rest);
   }
   const int first = verdict.culprits.front();
@@ -159,9 +163,9 @@ std::string stalled_line(const Verdict& verdict) {
   const Wait* wait = wait_for(verdict, first);
   if (wait == nullptr) return fmt::format("{}: {}", name, last_of(report_of(verdict, first)));
   const std::string verb = verdict.culprits.size() == 1 ? "has" : "have";
-  return fmt::format("{} {} not reached {}, where {} wait since {} ({}); {}", name, verb, wait->call.text(),
-                     text_of_ranks(wait->waiting), time_of_day(wait->since_ns), seconds_text(wait->seconds),
-                     last_of(report_of(verdict, first)));
+  return fmt::format("{} {} not reached {}, where {} {} since {} ({}); {}", name, verb, wait->call.text(),
+                     text_of_ranks(wait->waiting), waits(*wait), time_of_day(wait->since_ns),
+                     seconds_text(wait->seconds), last_of(report_of(verdict, first)));
 }
 
 std::string ok_line(const Verdict& verdict) {

@@ -17,6 +17,7 @@
 #include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/ops/optimizer_ops.h"
+#include "tools/bench_fingerprints.h"
 #include "tools/figures.h"
 
 namespace tessera {
@@ -105,7 +106,8 @@ class Bench {
       // The first rounds fault pages in and set up connections.
       if (round == 1) forget(large), forget(small);
     }
-    report(large, small);
+    const std::vector<Figure> identity = measure_fingerprints(options_.repeats, options_.large);
+    report(large, small, identity);
     return 0;
   }
 
@@ -164,7 +166,8 @@ class Bench {
   }
 
   // Every collective of ours beside the best of Open MPI's for the same job, and beside copying.
-  void report(const std::vector<Contender>& large, const std::vector<Contender>& small) const {
+  void report(const std::vector<Contender>& large, const std::vector<Contender>& small,
+              const std::vector<Figure>& identity) const {
     if (rank_ != 0) return;
     const double bytes = static_cast<double>(options_.shard_bytes) * ranks_;
     const auto rate = [&](const Contender& contender) { return bytes / contender.seconds / 1e9; };
@@ -187,6 +190,7 @@ class Bench {
       figures.push_back({contender.name + " to copy", rate(contender), "GB/s", copy.name, rate(copy)});
     }
     figures.push_back({small[0].name, small[0].seconds * 1e6, "µs", "MPI_Allreduce", small[1].seconds * 1e6});
+    figures.insert(figures.end(), identity.begin(), identity.end());
     const std::string text = options_.json ? figures_json(figures) : header() + figures_text(figures);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);

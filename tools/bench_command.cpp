@@ -59,6 +59,7 @@ void add_bench_commands(CLI::App& app, int& exit_code) {
   collectives_command->add_option("--repeats", collectives->repeats, "timed runs of each")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  collectives_command->add_flag("--large", collectives->large, "also fingerprints' share of a step of GPT-2 124M");
   collectives_command->add_flag("--json", collectives->json, "a list of figures");
   collectives_command->callback([collectives, shard_mib, &exit_code] {
     collectives->shard_bytes = static_cast<std::size_t>(*shard_mib) << 20U;

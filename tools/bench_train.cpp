@@ -2,14 +2,10 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
@@ -24,11 +20,9 @@
 #include "runtime/ops/matmul_bench.h"
 #include "runtime/train/plan.h"
 #include "runtime/train/reporter.h"
-#include "runtime/train/token_data.h"
 #include "runtime/train/trainer.h"
+#include "tools/bench_job.h"
 #include "tools/figures.h"
-
-namespace fs = std::filesystem;
 
 namespace tessera {
 namespace {
@@ -92,22 +86,6 @@ double best_gemm_rate(StreamView stream, int threads) {
   return best;
 }
 
-JobConfig gpt2_124m() {
-  JobConfig config;
-  config.run.name = "bench";
-  config.model.num_layers = 12;
-  config.model.num_heads = 12;
-  config.model.hidden_size = 768;
-  config.model.seq_len = 256;
-  config.model.vocab_size = 50304;
-  config.batch.global_batch_size = 4;
-  config.batch.micro_batch_size = 4;
-  config.optimizer.learning_rate = 3e-4;
-  config.optimizer.weight_decay = 0.1;
-  config.optimizer.clip_norm = 1.0;
-  return config;
-}
-
 // Peak resident bytes of this process so far.
 std::int64_t resident_peak_bytes() {
   rusage usage{};
@@ -116,45 +94,6 @@ std::int64_t resident_peak_bytes() {
 }
 
 // A folder that goes with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "tessera-bench-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr)
-      throw DeviceError("bench: no temporary directory can be made in " + fs::temp_directory_path().string());
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-void write_random_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size) {
-  const CounterRng rng(1, RandomPurpose::kBench, 3);
-  std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::uint32_t>(rng.below(i, static_cast<std::uint64_t>(vocab_size)));
-  write_token_file(path, tokens, vocab_size);
-}
-
-std::vector<double> step_seconds(const std::string& metrics_path, std::int64_t warmup) {
-  std::ifstream file(metrics_path);
-  std::vector<double> seconds;
-  for (std::string line; std::getline(file, line);) {
-    const nlohmann::json event = nlohmann::json::parse(line);
-    if (!event.contains("kind") && event.at("step").get<std::int64_t>() > warmup)
-      seconds.push_back(event.at("step_seconds").get<double>());
-  }
-  return seconds;
-}
-
 }  // namespace
 
 int run_bench_train(const BenchTrainOptions& options) {
@@ -162,15 +101,9 @@ int run_bench_train(const BenchTrainOptions& options) {
   const TemporaryDirectory directory;
   JobConfig config = options.config.empty() ? gpt2_124m() : load_config(options.config);
   const std::int64_t sequence_tokens = config.model.seq_len * config.batch.global_batch_size;
-  write_random_tokens(directory / "tokens.bin", sequence_tokens * (options.steps + options.warmup) + 1,
-                      config.model.vocab_size);
-  config.data.train = {{directory / "tokens.bin", 1.0}};
-  config.data.validation.clear();
-  config.run.steps = options.steps + options.warmup;
-  config.run.epochs.reset();
-  config.run.log_every = 1;
-  config.run.hash_every = config.run.evaluate_every = config.run.sample_every = 0;
-
+  const std::int64_t steps = options.steps + options.warmup;
+  write_random_tokens(directory / "tokens.bin", num_tokens_for(config, steps), config.model.vocab_size);
+  prepare_job(config, directory / "tokens.bin", steps);
   CpuDevice device({.num_threads = options.threads});
   const ResolvedBatch batch = resolve(config, 1);
   double gemm = 0;

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "models/gpt.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
+#include "runtime/train/optimizer_groups.h"
 
 namespace tessera {
 namespace {
@@ -59,9 +61,10 @@ Checked check_file(const Options& options, const std::string& file) {
   Checked checked{std::move(result.problems), {}};
   if (!checked.problems.empty()) return checked;
   checked.ok = summary(result.config);
-  if (options.ranks == 0) return checked;
   try {
-    checked.ok += ranks_text(result.config, options.ranks);
+    const JobConfig& job = result.config;
+    match_groups(job.optimizer.groups, describe_gpt(job.model, job.batch.micro_batch_size, 1).parameters);
+    if (options.ranks > 0) checked.ok += ranks_text(job, options.ranks);
   } catch (const ConfigError& error) {
     checked.problems.push_back({file, 0, "", error.what(), error.hint()});
   }

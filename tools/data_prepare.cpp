@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +21,7 @@
 #include "runtime/train/text_reader.h"
 #include "runtime/train/token_writer.h"
 #include "runtime/train/tokenizer.h"
+#include "tools/output_folder.h"
 
 namespace tessera {
 namespace {
@@ -29,8 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTrainPrefix = "train:bpe:";
-constexpr std::string_view kModelName = "tokenizer.model", kSummaryName = "dataset.json",
-                           kValidationName = "validation.bin";
 
 // Takes a fixed fraction of a stream of pieces, spread evenly: a function of the sizes alone.
 class EvenShare {
@@ -66,62 +64,6 @@ std::vector<std::string> expand_all(const std::vector<std::string>& patterns,
   }
   return paths;
 }
-
-// A folder that fills under a temporary name and then takes its place.
-class OutputFolder {
- public:
-  OutputFolder(const std::string& path, bool overwrite) : path_(fs::absolute(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();
-    std::error_code error;
-    const bool exists = fs::exists(fs::symlink_status(path_));
-    if (exists && !fs::is_directory(path_))
-      throw ConfigError(fmt::format("--output {}: is a file, expected a folder", path));
-    replaces_ = exists && !fs::is_empty(path_);
-    if (replaces_ && !overwrite)
-      throw ConfigError(fmt::format("--output {}: holds files already", path), "--overwrite, or another folder");
-    if (replaces_) refuse_folders_of_others(path);
-    temporary_ = path_;
-    temporary_ += fmt::format(".partial-{}", ::getpid());
-    fs::create_directories(temporary_, error);
-    if (error) throw DataError(fmt::format("{}: cannot create: {}", temporary_.string(), error.message()));
-  }
-  ~OutputFolder() {
-    std::error_code ignored;
-    if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-
-  fs::path file(std::string_view name) const { return temporary_ / name; }
-
-  void commit() {
-    fs::path old = path_;
-    old += fmt::format(".old-{}", ::getpid());
-    std::error_code error;
-    if (replaces_) fs::rename(path_, old, error);
-    if (!error) fs::rename(temporary_, path_, error);
-    if (error) throw DataError(fmt::format("{}: cannot move into place: {}", path_.string(), error.message()));
-    temporary_.clear();
-    if (replaces_) fs::remove_all(old, error);
-  }
-
- private:
-  // --overwrite must never delete what is not ours: a mistyped --output may name a home.
-  void refuse_folders_of_others(const std::string& path) const {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-      const std::string name = entry.path().filename().string();
-      const bool shard = name.starts_with("train-") && name.ends_with(".bin");
-      if (!entry.is_regular_file() ||
-          !(shard || name == kModelName || name == kSummaryName || name == kValidationName)) {
-        throw ConfigError(
-            fmt::format("--output {}: holds {}, which data prepare did not make: not overwritten", path, name));
-      }
-    }
-  }
-
-  fs::path path_, temporary_;
-  bool replaces_ = false;
-};
 
 // Token shards of one split, and what there is to say of them.
 class SplitWriter {
@@ -244,7 +186,7 @@ std::int64_t parse_vocab_size(const std::string& spec) {
 std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options, const SplitText& text,
                                           std::uint64_t text_bytes, const OutputFolder& folder) {
   if (options.tokenizer == "bytes") return load_tokenizer("bytes");
-  const std::string model = folder.file(kModelName).string();
+  const std::string model = folder.file(kTokenizerName).string();
   if (options.tokenizer.starts_with(kTrainPrefix)) {
     const double fraction =
         static_cast<double>(options.tokenizer_bytes) / static_cast<double>(std::max<std::uint64_t>(text_bytes, 1));
@@ -303,7 +245,7 @@ PrepareSummary prepare_data(const PrepareOptions& options) {
 
   PrepareSummary summary;
   summary.output = options.output;
-  summary.tokenizer = options.tokenizer == "bytes" ? "bytes" : (fs::path(options.output) / kModelName).string();
+  summary.tokenizer = options.tokenizer == "bytes" ? "bytes" : (fs::path(options.output) / kTokenizerName).string();
   summary.vocab_size = tokenizer->vocab_size();
   SplitWriter train(folder, summary.vocab_size, options.shard_tokens, false);
   SplitWriter held_out(folder, summary.vocab_size, options.shard_tokens, true);
@@ -362,7 +304,7 @@ std::string to_json(const PrepareSummary& summary) {
                                   {"unigram_entropy_per_byte", side.unigram_entropy_per_byte()}};
   };
   return nlohmann::ordered_json{{"format", 1},
-                                {"tokenizer", summary.tokenizer == "bytes" ? "bytes" : std::string(kModelName)},
+                                {"tokenizer", summary.tokenizer == "bytes" ? "bytes" : std::string(kTokenizerName)},
                                 {"vocab_size", summary.vocab_size},
                                 {"invalid_utf8_bytes", summary.invalid_utf8_bytes},
                                 {"train", split(summary.train)},

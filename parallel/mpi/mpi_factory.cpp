@@ -58,8 +58,7 @@ std::unique_ptr<Communicator> MpiFactory::create(const Group& group, const Commu
     check(code, "MPI_Comm_create_group");
     handle = CommHandle(comm);
   }
-  return make_mpi_communicator(group, position, hooks, options_, std::move(handle),
-                               std::move(world_ranks));
+  return make_mpi_communicator(group, position, hooks, options_, std::move(handle), std::move(world_ranks));
 }
 
 }  // namespace mpi

@@ -23,8 +23,8 @@ std::uint64_t num_pieces(std::uint64_t count, std::uint64_t limit) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(const Group& group, int position, const CommunicatorHooks& hooks,
-                  const CommunicatorOptions& options, CommHandle comm, std::vector<int> world_ranks)
+  MpiCommunicator(const Group& group, int position, const CommunicatorHooks& hooks, const CommunicatorOptions& options,
+                  CommHandle comm, std::vector<int> world_ranks)
       : Communicator(group, position, hooks, std::move(world_ranks)), options_(options), comm_(std::move(comm)) {}
 
   std::string_view backend() const override { return "mpi"; }
@@ -258,12 +258,10 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position,
-                                                    const CommunicatorHooks& hooks,
+std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position, const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, CommHandle comm,
                                                     std::vector<int> world_ranks) {
-  return std::make_unique<MpiCommunicator>(group, position, hooks, options, std::move(comm),
-                                           std::move(world_ranks));
+  return std::make_unique<MpiCommunicator>(group, position, hooks, options, std::move(comm), std::move(world_ranks));
 }
 
 }  // namespace tessera::mpi

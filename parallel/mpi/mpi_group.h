@@ -10,8 +10,7 @@
 namespace tessera::mpi {
 
 // comm: rank = position in the group. world_ranks: by position.
-std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position,
-                                                    const CommunicatorHooks& hooks,
+std::unique_ptr<Communicator> make_mpi_communicator(const Group& group, int position, const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, CommHandle comm,
                                                     std::vector<int> world_ranks);
 

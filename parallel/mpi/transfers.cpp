@@ -69,8 +69,15 @@ std::vector<int> Transfers::wait(double seconds) {
   return missing;
 }
 
-// The run ends after this; until then nothing may be written into buffers that their owners believe to be free.
-void Transfers::give_up() {
+Transfers::~Transfers() {
+  give_up();
+}
+
+// The run ends after this, by an abort; until then nothing may be written into buffers that their owners believe to be free.
+void Transfers::give_up() noexcept {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) return;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     if (messages_[i].receives) MPI_Cancel(&requests_[i]);

@@ -14,6 +14,9 @@ inline constexpr std::uint64_t kMessageBytes = std::uint64_t{64} << 20;
 class Transfers {
  public:
   explicit Transfers(MPI_Comm comm) : comm_(comm) {}
+  ~Transfers();  // gives up what is still under way: an exception is
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
 
   // bytes <= kMessageBytes. The tag tells kinds of calls apart, so that different calls do not pair up in silence.
   void send(int peer, const void* data, std::uint64_t bytes, int tag);
@@ -27,7 +30,7 @@ class Transfers {
     int peer;
     bool receives;
   };
-  void give_up();
+  void give_up() noexcept;
 
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;

@@ -61,8 +61,7 @@ std::unique_ptr<Communicator> ShmFactory::create(const Group& group, const Commu
     next += bytes;
   }
   if (position < 0) return nullptr;
-  return make_shm_communicator(group, position, hooks, options_, world_, std::move(blocks),
-                               std::move(world_ranks));
+  return make_shm_communicator(group, position, hooks, options_, world_, std::move(blocks), std::move(world_ranks));
 }
 
 }  // namespace shm

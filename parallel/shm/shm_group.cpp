@@ -17,9 +17,8 @@ void for_each_piece(std::uint64_t count, std::uint64_t limit, Body body) {
 
 class ShmCommunicator final : public Communicator {
  public:
-  ShmCommunicator(const Group& group, int position, const CommunicatorHooks& hooks,
-                  const CommunicatorOptions& options, std::shared_ptr<ShmWorld> world, std::vector<Block> blocks,
-                  std::vector<int> world_ranks)
+  ShmCommunicator(const Group& group, int position, const CommunicatorHooks& hooks, const CommunicatorOptions& options,
+                  std::shared_ptr<ShmWorld> world, std::vector<Block> blocks, std::vector<int> world_ranks)
       : Communicator(group, position, hooks, std::move(world_ranks)),
         options_(options),
         world_(std::move(world)),
@@ -230,7 +229,8 @@ class ShmCommunicator final : public Communicator {
     copy_bytes(own().eager[parity()], own_blob, bytes);
     arrive(false);
     for (int member = 0; member < size(); ++member) {
-      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, head(member).eager[parity()], bytes);
+      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, head(member).eager[parity()],
+                 bytes);
     }
     ++calls_;
   }
@@ -383,20 +383,19 @@ class ShmCommunicator final : public Communicator {
 
   CommunicatorOptions options_;
   std::shared_ptr<ShmWorld> world_;
-  std::vector<Block> blocks_;   // by position
-  std::uint64_t calls_ = 0;       // collective calls that all members make; send and recv have counts of their own
+  std::vector<Block> blocks_;  // by position
+  std::uint64_t calls_ = 0;    // collective calls that all members make; send and recv have counts of their own
   std::uint64_t phase_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages, by peer
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_shm_communicator(const Group& group, int position,
-                                                    const CommunicatorHooks& hooks,
+std::unique_ptr<Communicator> make_shm_communicator(const Group& group, int position, const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, std::shared_ptr<ShmWorld> world,
                                                     std::vector<Block> blocks, std::vector<int> world_ranks) {
-  return std::make_unique<ShmCommunicator>(group, position, hooks, options, std::move(world),
-                                           std::move(blocks), std::move(world_ranks));
+  return std::make_unique<ShmCommunicator>(group, position, hooks, options, std::move(world), std::move(blocks),
+                                           std::move(world_ranks));
 }
 
 }  // namespace tessera::shm

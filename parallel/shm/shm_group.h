@@ -11,8 +11,7 @@
 namespace tessera::shm {
 
 // blocks and world_ranks: by position in the group, the own one included.
-std::unique_ptr<Communicator> make_shm_communicator(const Group& group, int position,
-                                                    const CommunicatorHooks& hooks,
+std::unique_ptr<Communicator> make_shm_communicator(const Group& group, int position, const CommunicatorHooks& hooks,
                                                     const CommunicatorOptions& options, std::shared_ptr<ShmWorld> world,
                                                     std::vector<Block> blocks, std::vector<int> world_ranks);
 

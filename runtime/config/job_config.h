@@ -105,7 +105,7 @@ struct PipelineConfig {
 
 // Parameters whose name matches take other values.
 struct OptimizerGroup {
-  std::string match;  // ECMAScript regular expression on the parameter's name
+  std::string match;  // regular expression (RE2) on the parameter's name
   std::optional<double> learning_rate, weight_decay;
   friend bool operator==(const OptimizerGroup&, const OptimizerGroup&) = default;
 };

@@ -124,7 +124,7 @@ ConfigResult check_config_text(std::string_view yaml, const std::string& file_na
   ConfigResult result;
   result.config.source = file_name;
   const std::string stem = std::filesystem::path(file_name).stem().string();
-  if (!stem.empty()) result.config.run.name = stem;
+  if (config::find_row("run.name")->accepts(stem).empty()) result.config.run.name = stem;
   config::YamlDocument document = config::parse_yaml(yaml);
   for (const config::YamlError& error : document.errors) {
     result.problems.push_back({file_name, error.line, "", error.message, ""});

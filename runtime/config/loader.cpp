@@ -79,6 +79,7 @@ void Loader::load(const YamlNode& root) {
   }
   check_applicable();
   check_relations();
+  check_intervals();
   std::stable_sort(
       result_.problems.begin(), result_.problems.end(), [](const ConfigProblem& a, const ConfigProblem& b) {
         const auto order = [](const ConfigProblem& problem) {
@@ -194,6 +195,20 @@ void Loader::check_relations() {
     }
     report(place, blamed, std::move(broken.message), std::move(broken.hint));
   }
+}
+
+// What belongs to an evaluation, given to a job that never evaluates because nobody said when. An interval of 0 is somebody saying never: the rest
+// may stay in the file.
+void Loader::check_intervals() {
+  constexpr std::string_view interval = "run.evaluate_every";
+  if (places_.count(interval) > 0 || spoiled_.count(interval) > 0 || spoiled_.count("run") > 0) return;
+  const auto refuse = [&](std::string_view key, bool is_default) {
+    const auto at = places_.find(key);
+    if (at == places_.end() || spoiled_.count(key) > 0 || is_default) return;
+    report(at->second, key, "has no effect without run.evaluate_every", "run.evaluate_every: N, or 0 for never");
+  };
+  refuse("run.evaluate_batches", result_.config.run.evaluate_batches == 0);
+  refuse("data.validation", result_.config.data.validation.empty());
 }
 
 }  // namespace tessera::config

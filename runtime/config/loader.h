@@ -55,6 +55,7 @@ class Loader {
 
   void check_applicable();
   void check_relations();
+  void check_intervals();
 
   Place place_of(const YamlNode& node) const { return {node.line, node.from_override}; }
 

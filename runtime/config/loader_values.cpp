@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "runtime/config/chaos_faults.h"
 #include "runtime/config/loader.h"
+#include "runtime/config/name_pattern.h"
 #include "runtime/config/scalar.h"
 #include "runtime/config/suggest.h"
 
@@ -35,17 +35,6 @@ void assign_integer(FieldRef field, const Integer& value, const std::string& tex
 
 std::string quoted_hint(const YamlNode& node, bool would_load) {
   return would_load ? node.text + ", without quotes" : std::string{};
-}
-
-// Empty, or why the expression cannot be used. The length limit keeps a hostile expression off the call stack.
-std::string regex_problem(const std::string& expression) {
-  if (expression.size() > 256) return "longer than 256 bytes";
-  try {
-    const std::regex compiled(expression, std::regex::ECMAScript);
-  } catch (const std::regex_error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace
@@ -212,10 +201,10 @@ void Loader::load_group(const YamlNode& node, const std::string& shown, const Pl
   load_mapping(node, "optimizer.groups[]", shown, group);
   report_missing("optimizer.groups[]", shown, place);
   if (result_.problems.size() != before) return;
-  if (const std::string wrong = regex_problem(group.match); !wrong.empty()) {
+  if (const NamePattern pattern(group.match); !pattern.problem().empty()) {
     const std::string key = shown + ".match";
     report(places_.at(key), key,
-           fmt::format("found {}, expected a regular expression ({})", printable(group.match), wrong));
+           fmt::format("found {}, expected a regular expression ({})", printable(group.match), pattern.problem()));
   }
   if (!group.learning_rate && !group.weight_decay)
     report(place, shown, "changes nothing, expected learning_rate or weight_decay");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/config/scalar.h"
 
@@ -45,6 +46,62 @@ void check_model(const ModelConfig& model, Relations& broken) {
                       fmt::format("{} is odd, but positions rope rotates pairs of features", model.head_size()),
                       ""});
   }
+}
+
+// Sizes are added and multiplied in 64 bits later on: what comes near them is refused, with the keys whose product is the largest. No machine
+// holds a tenth of it.
+void check_sizes(const JobConfig& job, Relations& broken) {
+  constexpr double most = 0x1p58;  // bytes, and multiply-adds of a segment: leaves room for sums of a few
+  const ModelConfig& model = job.model;
+  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
+  struct Product {
+    double value;
+    std::vector<std::string_view> keys;
+    std::string factors, what;
+  };
+  const double heads = of(model.num_heads) + of(model.kv_heads());
+  const double attention = 2 * heads * of(model.head_size()) * of(model.hidden_size);
+  const double feed_forward = 3 * of(model.hidden_size) * of(model.feed_forward_size());
+  const double tokens = of(job.batch.micro_batch_size) * of(model.seq_len), layers = of(model.num_layers);
+  const double widest =
+      2 * heads * of(model.head_size()) + 2 * of(model.feed_forward_size()) + 2 * of(model.hidden_size);
+  constexpr double state = 16;  // bytes of a parameter with gradient and moments
+  const std::string token_factors = fmt::format("{} × seq_len {}", job.batch.micro_batch_size, model.seq_len);
+  const Product products[] = {
+      {state * of(model.vocab_size) * of(model.hidden_size),
+       {"model.vocab_size", "model.hidden_size"},
+       fmt::format("{} × hidden_size {}", model.vocab_size, model.hidden_size),
+       "bytes of parameters, gradients and moments"},
+      {state * attention * layers,
+       {"model.num_heads", "model.head_dim", "model.hidden_size", "model.num_layers"},
+       fmt::format("{} × head_dim {} × hidden_size {} × num_layers {}", model.num_heads, model.head_size(),
+                   model.hidden_size, model.num_layers),
+       "bytes of parameters, gradients and moments"},
+      {state * feed_forward * layers,
+       {"model.hidden_size", "model.intermediate_size", "model.num_layers"},
+       fmt::format("{} × intermediate_size {} × num_layers {}", model.hidden_size, model.feed_forward_size(),
+                   model.num_layers),
+       "bytes of parameters, gradients and moments"},
+      {4 * tokens * widest * layers,
+       {"batch.micro_batch_size", "model.seq_len", "model.hidden_size", "model.intermediate_size", "model.num_layers"},
+       fmt::format("{} × num_layers {} of hidden_size {}, intermediate_size {}", token_factors, model.num_layers,
+                   model.hidden_size, model.feed_forward_size()),
+       "bytes of activations"},
+      {2 * tokens *
+           (attention + feed_forward + of(model.vocab_size) * of(model.hidden_size) +
+            of(model.num_heads) * of(model.head_size()) * of(model.seq_len)),
+       {"batch.micro_batch_size", "model.seq_len", "model.hidden_size", "model.intermediate_size", "model.vocab_size"},
+       fmt::format("{} of hidden_size {}, intermediate_size {}, vocab_size {}", token_factors, model.hidden_size,
+                   model.feed_forward_size(), model.vocab_size),
+       "multiply-adds of a block or the head"},
+  };
+  const Product& largest = *std::max_element(std::begin(products), std::end(products),
+                                             [](const Product& a, const Product& b) { return a.value < b.value; });
+  if (largest.value <= most) return;
+  broken.push_back(
+      {largest.keys,
+       fmt::format("{} make {:.2g} {}, expected at most {:.2g}", largest.factors, largest.value, largest.what, most),
+       ""});
 }
 
 void check_batch(const JobConfig& job, Relations& broken) {
@@ -142,6 +199,7 @@ std::vector<Relation> broken_relations(const JobConfig& job) {
   Relations broken;
   check_run(job, broken);
   check_model(job.model, broken);
+  check_sizes(job, broken);
   check_batch(job, broken);
   check_schedule(job, broken);
   check_lanes(job, broken);

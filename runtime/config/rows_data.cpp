@@ -38,7 +38,7 @@ std::vector<KeyRow> data_rows() {
        .kind = KeyKind::kTexts,
        .field = TESSERA_JOB(data.validation),
        .unset = "none",
-       .meaning = "Token files to evaluate on.",
+       .meaning = "Token files to evaluate on. Refused where run.evaluate_every is not set; 0 is never.",
        .foreign = {{"valid_data_path", "Megatron"},
                    {"validation_file", "Hugging Face"},
                    {"eval_dataset", "Hugging Face"}}},

@@ -81,7 +81,8 @@ std::vector<KeyRow> run_rows() {
        .kind = KeyKind::kInteger,
        .field = TESSERA_JOB(run.evaluate_batches),
        .range = {0, kMaxCount},
-       .meaning = "Global batches per evaluation; 0 is the whole validation set.",
+       .meaning =
+           "Global batches per evaluation; 0 is the whole validation set. Refused where run.evaluate_every is not set.",
        .unit = "global batches",
        .foreign = {{"eval_iters", "nanoGPT, Megatron"}, {"max_eval_samples", "Hugging Face"}}},
       {.path = "run.sample_every",

@@ -76,7 +76,9 @@ std::vector<KeyRow> optimizer_rows() {
        .kind = KeyKind::kText,
        .field = TESSERA_FIELD(OptimizerGroup, match),
        .unset = "required",
-       .meaning = "A regular expression (ECMAScript) found anywhere in the parameter's name."},
+       .meaning =
+           "A regular expression found anywhere in the parameter's name (RE2: as Perl's, without back references and "
+           "look-around). Of several groups that match, the last counts; one that matches none is refused."},
       {.path = "optimizer.groups[].learning_rate",
        .kind = KeyKind::kNumber,
        .field = TESSERA_FIELD(OptimizerGroup, learning_rate),

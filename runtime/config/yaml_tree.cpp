@@ -14,6 +14,9 @@ namespace {
 constexpr std::string_view kNoAliases =
     "aliases (*name) are not accepted: write the value out, and quote a glob that begins with *";
 
+// A job file needs four levels.
+constexpr std::size_t kMaxDepth = 64;
+
 // Builds the tree from parser events with a stack of its own, so that depth costs no call stack.
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -42,6 +45,7 @@ class TreeBuilder final : public YAML::EventHandler {
                        YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    refuse_depth(mark);
     open_.push_back({leaf(YamlNode::Kind::kList, mark), {}, 0, false});
   }
   void OnSequenceEnd() override { close(); }
@@ -49,6 +53,7 @@ class TreeBuilder final : public YAML::EventHandler {
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    refuse_depth(mark);
     open_.push_back({leaf(YamlNode::Kind::kMapping, mark), {}, 0, false});
   }
   void OnMapEnd() override { close(); }
@@ -76,6 +81,13 @@ class TreeBuilder final : public YAML::EventHandler {
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
       refuse(mark, fmt::format("tags ({}) are not accepted", printable(tag)));
+  }
+
+  // yaml-cpp has a limit of its own, and where it is reached says "bad file" with the line of the file's end.
+  void refuse_depth(const YAML::Mark& mark) const {
+    if (open_.size() >= kMaxDepth) {
+      throw YAML::ParserException(mark, fmt::format("nested more than {} deep", kMaxDepth));
+    }
   }
 
   void close() {
@@ -163,6 +175,38 @@ std::vector<YamlError> check_bytes(std::string_view text) {
   return errors;
 }
 
+// The line on which the quote opens that is still open at the end; 0 where none is. A quote opens a text only where a value or a key begins.
+int line_of_open_quote(std::string_view text) {
+  int line = 1, opened = 0;
+  char quote = 0;
+  char before = '\n';  // the last character that is no space
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (quote != 0) {
+      if (quote == '"' && c == '\\') {
+        ++i;
+        if (i < text.size() && text[i] == '\n') ++line;
+      } else if (c == quote && quote == '\'' && i + 1 < text.size() && text[i + 1] == quote) {
+        ++i;
+      } else if (c == quote) {
+        quote = 0;
+        before = c;
+      }
+      continue;
+    }
+    if (c == '#' && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n')) {
+      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
+    } else if ((c == '"' || c == '\'') && std::string_view("\n:,[{-?").find(before) != std::string_view::npos) {
+      quote = c;
+      opened = line;
+    } else if (c != ' ' && c != '\r') {
+      before = c;
+    }
+  }
+  return quote != 0 ? opened : 0;
+}
+
 std::string syntax_message(const std::string& message) {
   if (message.find("alias") != std::string::npos || message.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR))
     return std::string(kNoAliases);
@@ -221,7 +265,10 @@ YamlDocument parse_yaml(std::string_view text) {
       return refused;
     }
   } catch (const YAML::Exception& error) {
-    const int line = error.mark.is_null() ? 0 : error.mark.line + 1;
+    int line = error.mark.is_null() ? 0 : error.mark.line + 1;
+    // yaml-cpp notices at the end of the file; the mistake is where the text begins.
+    if (const int opened = line_of_open_quote(text); opened > 0 && error.msg == YAML::ErrorMsg::EOF_IN_SCALAR)
+      line = opened;
     refused.errors.push_back({line, syntax_message(error.msg)});
     return refused;
   } catch (const std::exception& error) {  // yaml-cpp lets std exceptions through for some malformed text

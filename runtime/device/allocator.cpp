@@ -47,8 +47,9 @@ struct Allocator::State {
     MemoryPool large;
   };
 
-  explicit State(MemoryResource& default_resource) { resources.fill(&default_resource); }
+  explicit State(MemoryResource& resource) : default_resource(resource) { resources.fill(&resource); }
 
+  MemoryResource& default_resource;
   mutable std::mutex mutex;
   std::array<MemoryResource*, kNumMemoryCategories> resources{};
   std::map<MemoryResource*, Pools> pools;
@@ -70,6 +71,13 @@ struct Allocator::State {
   void update_reserved() {
     stats.reserved = static_cast<std::int64_t>(reserved());
     stats.reserved_peak = std::max(stats.reserved_peak, stats.reserved);
+  }
+
+  // A resource that nobody uses any longer may go away: nothing of it is kept.
+  void forget_unused_resources() {
+    std::erase_if(pools,
+                  [&](const auto& entry) { return std::ranges::find(resources, entry.first) == resources.end(); });
+    update_reserved();
   }
 
   void release_all(bool wait) {
@@ -148,11 +156,7 @@ void Allocator::set_resource(MemoryCategory category, MemoryResource& resource) 
   require(state_->stats.by_category[index_of(category)].allocated == 0,
           "the resource of a category changes only while none of its blocks is live");
   state_->resources[index_of(category)] = &resource;
-  // A resource that nobody uses any longer may go away: nothing of it is kept.
-  std::erase_if(state_->pools, [&](const auto& entry) {
-    return std::ranges::find(state_->resources, entry.first) == state_->resources.end();
-  });
-  state_->update_reserved();
+  state_->forget_unused_resources();
 }
 
 void Allocator::set_limit(std::size_t bytes) {
@@ -210,6 +214,15 @@ void Allocator::reset_peaks() {
 
 void Allocator::trim() {
   const std::lock_guard lock(state_->mutex);
+  state_->release_all(/*wait=*/false);
+}
+
+void Allocator::use_own_resource() {
+  const std::lock_guard lock(state_->mutex);
+  for (std::size_t i = 0; i < state_->resources.size(); ++i) {
+    if (state_->stats.by_category[i].allocated == 0) state_->resources[i] = &state_->default_resource;
+  }
+  state_->forget_unused_resources();
   state_->release_all(/*wait=*/false);
 }
 

@@ -74,6 +74,9 @@ class Allocator {
   void reset_peaks();
   // Returns free segments to their resources.
   void trim();
+  // Forgets what set_resource() said, and every segment of it: those resources may go away. Not of a category with live
+  // blocks.
+  void use_own_resource();
 
  private:
   friend class Buffer;

@@ -44,7 +44,7 @@ bool fits(const ChaosFault& fault, CollectiveOp op) {
 }  // namespace
 
 Chaos::Chaos(const std::vector<ChaosFault>& faults, int world_rank, const std::string& run_directory)
-    : markers_(faults, run_directory), world_rank_(world_rank), states_(faults.size()) {}
+    : markers_(faults, run_directory), world_rank_(world_rank), states_(faults.size()), reported_(faults.size()) {}
 
 void Chaos::prepare(const StepProgram& program, const std::vector<std::int64_t>& shard_sizes) {
   program_ = &program;
@@ -155,25 +155,27 @@ void Chaos::at_teardown() {
 }
 
 std::string Chaos::report(FoundBy means) {
+  const std::lock_guard lock(mutex_);
   std::optional<std::size_t> newest;
   std::int64_t newest_ns = 0;
   for (std::size_t k = 0; k < size(); ++k) {
-    if (states_[k].fired_before || states_[k].reported) continue;
+    if (states_[k].fired_before || reported_[k]) continue;
     const auto at = markers_.fired_at(k);
     if (!at || (newest && *at < newest_ns)) continue;
     newest = k;
     newest_ns = *at;
   }
   if (!newest) return "";
-  states_[*newest].reported = true;
+  reported_[*newest] = true;
   return fmt::format("chaos: {} was found on rank {} by {} after {:.1f} ms", describe(fault(*newest)), world_rank_,
                      name_of(means), static_cast<double>(unix_ns() - newest_ns) * 1e-6);
 }
 
 std::vector<std::string> Chaos::leftover() const {
+  const std::lock_guard lock(mutex_);
   std::vector<std::string> lines;
   for (std::size_t k = 0; k < size(); ++k) {
-    if (states_[k].fired_before || states_[k].reported || fault(k).fault == "slow_teardown") continue;
+    if (states_[k].fired_before || reported_[k] || fault(k).fault == "slow_teardown") continue;
     lines.push_back(fmt::format("chaos: {} {}", describe(fault(k)),
                                 markers_.fired_at(k) ? "fired, and nobody found it" : "did not come to fire"));
   }

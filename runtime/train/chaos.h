@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class Chaos final : public CallFaults {
   void at_teardown();
 
   // "chaos: kill of rank 1 at step 5 was found on rank 0 by the time-out after 2001.3 ms": of the newest fault that fired in this start and was not
-  // reported yet; "" where there is none. means: how this rank noticed.
+  // reported yet; "" where there is none. means: how this rank noticed. Any thread, after open().
   std::string report(FoundBy means);
   // One line for each fault that nobody found, or that did not come to fire. Ranks must agree that nothing more will fire.
   std::vector<std::string> leftover() const;
@@ -56,7 +57,6 @@ class Chaos final : public CallFaults {
     bool fired_before = false;  // in an earlier start
     bool active = false;        // acts in this step
     bool fired = false;         // by this rank, in this start
-    bool reported = false;
   };
   const ChaosFault& fault(std::size_t index) const { return markers_.faults()[index]; }
   std::size_t size() const { return markers_.faults().size(); }
@@ -69,6 +69,8 @@ class Chaos final : public CallFaults {
   FaultMarkers markers_;
   int world_rank_;
   std::vector<State> states_;
+  mutable std::mutex mutex_;    // guards what follows
+  std::vector<bool> reported_;  // by this rank
   std::int64_t step_ = 0;
   bool in_step_ = false;
   // Programs of a step with a fault: {without, with} the rehearsal broadcast.

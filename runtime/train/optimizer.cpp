@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/math.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/ops/optimizer_ops.h"
+#include "runtime/train/optimizer_groups.h"
 
 namespace tessera {
 namespace {
@@ -43,31 +43,16 @@ std::uint64_t slice_hash(ThreadPool& pool, const std::string& name, const ShardS
 AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& model, Allocator& allocator,
                                StreamView compute)
     : config_(config), model_(model) {
-  std::vector<bool> used(config.groups.size(), false);
-  std::vector<std::regex> patterns;
-  for (const OptimizerGroup& group : config.groups) {
-    try {
-      patterns.emplace_back(group.match);
-    } catch (const std::regex_error&) {
-      throw ConfigError(fmt::format("optimizer.groups: match '{}' is not a regular expression", group.match));
-    }
-  }
-  for (const ParameterSpec& spec : model.model().parameters) {
-    Hyper hyper{.weight_decay = spec.decay ? config.weight_decay : 0.0};
-    for (std::size_t g = 0; g < patterns.size(); ++g) {
-      if (!std::regex_search(spec.name, patterns[g])) continue;
-      used[g] = true;
-      const OptimizerGroup& group = config.groups[g];
+  const std::vector<int> groups = match_groups(config.groups, model.model().parameters);
+  for (std::size_t p = 0; p < groups.size(); ++p) {
+    const double decay = model.model().parameters[p].decay ? config.weight_decay : 0.0;
+    Hyper hyper{.weight_decay = decay};
+    if (groups[p] >= 0) {
+      const OptimizerGroup& group = config.groups[static_cast<std::size_t>(groups[p])];
       hyper.learning_rate = group.learning_rate;
-      hyper.weight_decay = group.weight_decay.value_or(spec.decay ? config.weight_decay : 0.0);
+      hyper.weight_decay = group.weight_decay.value_or(decay);
     }
     hyper_.push_back(hyper);
-  }
-  for (std::size_t g = 0; g < used.size(); ++g) {
-    if (!used[g]) {
-      throw ConfigError(fmt::format("optimizer.groups: match '{}' matches no parameter", config.groups[g].match),
-                        "see the parameter names in plan.json or tessera plan --json");
-    }
   }
   for (int u = 0; u < model.num_units(); ++u) {
     const auto bytes = static_cast<std::size_t>(model.unit(u).layout().shard_size) * sizeof(float);

@@ -11,6 +11,7 @@
 #include "fsdp/units.h"
 #include "models/gpt.h"
 #include "runtime/train/numerics.h"
+#include "runtime/train/optimizer_groups.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/trainer.h"
 
@@ -56,6 +57,22 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   return json;
 }
 
+// A program is written down whole, some six instructions for a segment of a micro-batch: a quarter of a million of those take 200 MB.
+constexpr std::int64_t kMaxSegmentRuns = std::int64_t{1} << 18;
+
+void check_program_size(const JobConfig& config, const ResolvedBatch& batch, const ModelSpec& model) {
+  const auto segments = static_cast<std::int64_t>(model.segments.size());
+  const std::int64_t most = kMaxSegmentRuns / segments;
+  if (batch.micro_batches_per_rank <= most) return;
+  throw ConfigError(
+      fmt::format(
+          "batch.global_batch_size: {} are {} micro-batches of {} on each of {} ranks, expected at most {} for a "
+          "model of {} segments",
+          config.batch.global_batch_size, batch.micro_batches_per_rank, config.batch.micro_batch_size, batch.dp, most,
+          segments),
+      "a larger batch.micro_batch_size, or more ranks");
+}
+
 }  // namespace
 
 Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank,
@@ -65,6 +82,8 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   plan.mesh = mesh;
   plan.logical_rank = logical_rank;
   plan.model = describe_gpt(config.model, config.batch.micro_batch_size, num_threads);
+  check_program_size(config, batch, plan.model);
+  match_groups(config.optimizer.groups, plan.model.parameters);  // refused here, not when a job has begun
   plan.units = make_units(plan.model, config.fsdp.wrap);
   ScheduleOptions options;
   options.num_micro_batches = static_cast<int>(batch.micro_batches_per_rank);

@@ -42,7 +42,8 @@ struct Plan {
   std::string header(const TrainContext& context, const std::string& data_note, std::int64_t num_steps) const;
 };
 
-// A pure function of its arguments.
+// A pure function of its arguments. ConfigError where the step has too many micro-batches to be written down, or a
+// group of the optimizer matches no parameter.
 Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshShape& mesh, int logical_rank,
                int num_threads);
 

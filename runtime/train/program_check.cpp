@@ -113,14 +113,15 @@ void ProgramCheck::on_call(const CollectiveCall& call) {
                           kHint, FoundBy::kProgramCheck);
   };
   if (next_ == running_->size()) refuse("is one call more than the program makes");
-  ExpectedCall expected = (*running_)[next_];
-  expected.identity.step = step_;
-  expected.identity.layout = call.identity.layout;  // follows from the unit's
-  if (expected.group != call.group || expected.channel != call.channel) {
-    refuse(fmt::format("instead of {} on {}/{}", describe(expected.identity), expected.group, expected.channel));
+  const ExpectedCall& next = (*running_)[next_];
+  CollectiveIdentity expected = next.identity;
+  expected.step = step_;
+  expected.layout = call.identity.layout;  // follows from the unit's
+  if (next.group != call.group || next.channel != call.channel) {
+    refuse(fmt::format("instead of {} on {}/{}", describe(expected), next.group, next.channel));
   }
-  const std::vector<std::string> differing = differing_fields(expected.identity, call.identity);
-  if (!differing.empty()) refuse(fmt::format("instead of {}", fmt::join(differing, ", ")));
+  const std::vector<std::string> fields = differing_fields(expected, call.identity);
+  if (!fields.empty()) refuse(fmt::format("instead of {}", fmt::join(fields, ", ")));
   ++next_;
 }
 

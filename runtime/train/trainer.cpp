@@ -9,9 +9,8 @@
 
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
-#include "parallel/collective_evidence.h"
 #include "parallel/collective_log.h"
-#include "parallel/collective_verdict.h"
+#include "parallel/watchdog.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
@@ -45,17 +44,6 @@ FingerprintLevel fingerprint_level(const std::string& name) {
   return FingerprintLevel::kStrict;
 }
 
-// What the logs of all ranks say of the run right now; nothing where they cannot be read.
-std::string verdict_line(const std::string& run_directory) {
-  try {
-    // Whoever asks has waited long enough already.
-    return judge(gather_evidence(run_directory), {.stall_seconds = 0}).line();
-  } catch (const std::exception& error) {
-    log::warn(std::string("the collective logs cannot be judged: ") + error.what());
-    return "";
-  }
-}
-
 class Trainer {
  public:
   explicit Trainer(const TrainContext& context)
@@ -70,6 +58,20 @@ class Trainer {
       chaos_ = std::make_shared<Chaos>(config_.chaos, context.world_rank, context.run_directory);
     }
   }
+
+  ~Trainer() {
+    // What streams still hold uses all that goes next. After an error this can take as long as their calls wait for peers.
+    for (const Stream* stream : {&gather_, &reduce_, &compute_}) {
+      try {
+        stream->view().synchronize();
+      } catch (...) {
+        // Said already, or about to be: the first error of a stream is the one that ended the job.
+      }
+    }
+    if (context_.on_log && calls_ != nullptr) context_.on_log(nullptr);
+  }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   ExitCode run() {
     connect();
@@ -89,15 +91,22 @@ class Trainer {
     return code;
   }
 
-  // In order: streams finished, every rank arrived, then (in ~Trainer) communicators in reverse canonical order.
+  // parallel/teardown.h has the states. On return all ranks know that all are finished; what is left is ~Trainer.
   void leave() {
+    enter(TeardownState::kStreams);
     leaving_ = true;
     if (chaos_ != nullptr) chaos_->at_teardown();
     gather_.view().synchronize();
     reduce_.view().synchronize();
-    if (communicators_ != nullptr) {
-      world().barrier({.what = "end", .phase = "teardown"}, reduce_.view()).synchronize();
-    }
+    enter(TeardownState::kPeers);
+    if (communicators_ != nullptr)
+      world().barrier({.what = "finished", .phase = "teardown"}, reduce_.view()).synchronize();
+    enter(TeardownState::kBarrier);
+    if (communicators_ != nullptr) world().barrier({.what = "end", .phase = "teardown"}, reduce_.view()).synchronize();
+  }
+
+  void enter(TeardownState state) {
+    if (context_.teardown != nullptr) context_.teardown->enter(state);
   }
 
   // Adds to the error that is being handled which deliberate fault it is the answer to.
@@ -177,6 +186,7 @@ class Trainer {
     owner.mesh = context_.mesh;
     calls_ = CollectiveLog::create(directory_.collective_log(context_.world_rank), owner);
     communicators_->attach(*calls_);
+    if (context_.on_log) context_.on_log(calls_.get());
   }
 
   void open_run_directory() {
@@ -203,10 +213,15 @@ class Trainer {
     if (failure) std::rethrow_exception(failure);
     if (nonce != 0) {
       directory_.check_visible(nonce);
-      if (chaos_ != nullptr) chaos_->open();
+      if (chaos_ != nullptr) open_chaos();
       log::open_file(directory_.log(context_.world_rank));
       open_collective_log(nonce);
     }
+  }
+
+  void open_chaos() {
+    chaos_->open();
+    if (context_.on_chaos) context_.on_chaos([chaos = chaos_](FoundBy means) { return chaos->report(means); });
   }
 
   int logical_of_first() const { return context_.placement.logical_of_world.front(); }
@@ -214,7 +229,10 @@ class Trainer {
   void open_reports() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     if (!first()) return;
-    write_file(directory_.config(), to_yaml(config_));
+    JobConfig resolved = config_;
+    resolved.reproducibility.lanes =
+        context_.batch.lanes;  // what decides bits must not depend on a later start's ranks
+    write_file(directory_.config(), to_yaml(resolved));
     write_file(directory_.plan(), plan_.json(numerics_));
     directory_.remove_nonce();
   }
@@ -561,12 +579,14 @@ ExitCode run_trainer(const TrainContext& context) {
     const ExitCode code = trainer.run();
     trainer.leave();
     trainer.end_log(code);
+    trainer.enter(TeardownState::kCommunicators);
     return code;
   } catch (const AgreedError& error) {
     const std::exception_ptr error_before_leaving = std::current_exception();
     trainer.end_log(error.exit_code, error.what());
     try {
       trainer.leave();
+      trainer.enter(TeardownState::kCommunicators);
     } catch (...) {
       // Leaving in order failed: the error that all agreed on is still the one to show.
       if (context.on_fatal) context.on_fatal(error_before_leaving);
@@ -585,9 +605,8 @@ ExitCode run_trainer(const TrainContext& context) {
 }  // namespace
 
 ExitCode train(const TrainContext& context) {
-  const auto give_back = [&] {
-    context.device.allocator().trim();
-  };  // segments of the factory's shared memory go before the factory does
+  // The factory may go before the device does: nothing of its shared memory stays behind.
+  const auto give_back = [&] { context.device.allocator().use_own_resource(); };
   try {
     const ExitCode code = run_trainer(context);
     give_back();

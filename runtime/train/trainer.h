@@ -7,6 +7,7 @@
 
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
+#include "parallel/teardown.h"
 #include "runtime/base/error.h"
 #include "runtime/config/job_config.h"
 #include "runtime/config/load.h"
@@ -37,6 +38,12 @@ struct TrainContext {
   // Called with an error that peers do not share, before anything is torn down (a teardown would wait for them): prints it and ends the
   // process (MPI_Abort). Where empty, the error is rethrown.
   std::function<void(std::exception_ptr)> on_fatal;
+  // Where this rank is on its way out; train() walks it up to `communicators`. May be null.
+  Teardown* teardown = nullptr;
+  // Told of the collective log once it is open, and nullptr before it goes. May be empty.
+  std::function<void(CollectiveLog*)> on_log;
+  // Given the line on the deliberate fault behind what somebody else finds (chaos.h), where the job has any. May be empty.
+  std::function<void(std::function<std::string(FoundBy)>)> on_chaos;
 
   int world_size() const { return mesh.num_ranks(); }
 };

@@ -56,7 +56,7 @@ TEST(LoadConfig, ReadsEveryKindOfValue) {
           "schedule: {name: cosine, warmup_steps: 2, min_learning_rate: 1e-4}\n",
       "job.yaml",
       {"run.seed=18446744073709551615", "data.train=[a.bin, {path: 'b/*.bin', weight: 0.25}]",
-       "data.validation=[c.bin]"});
+       "data.validation=[c.bin]", "run.evaluate_every=7"});
   ASSERT_TRUE(result.problems.empty()) << result.problems[0].line_text();
   const JobConfig& job = result.config;
   EXPECT_EQ(job.optimizer.betas, (std::vector<double>{0.8, 0.95}));

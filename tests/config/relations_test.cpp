@@ -23,6 +23,27 @@ TEST(Relations, OfTheModel) {
             Lines{"job.yaml:6: model.head_dim: 9 is odd, but positions rope rotates pairs of features"});
 }
 
+// Each key is in its range, and the product is not.
+TEST(Relations, OfSizesWhoseProductNoMachineHolds) {
+  const std::string heads = model_t_with("num_heads: 4\n  hidden_size: 32\n  seq_len: 16",
+                                         "num_heads: 65536\n  head_dim: 65536\n  hidden_size: 1048576\n  seq_len: 1");
+  EXPECT_EQ(
+      problems_of(heads),
+      Lines{"job.yaml:5: model.num_heads: 65536 × head_dim 65536 × hidden_size 1048576 × num_layers 2 make 5.8e+17 "
+            "bytes of parameters, gradients and moments, expected at most 2.9e+17"});
+  const std::string wide = model_t_with(
+      "num_layers: 2\n  num_heads: 4\n  hidden_size: 32",
+      "num_layers: 10000\n  num_heads: 1\n  head_dim: 8\n  intermediate_size: 4194304\n  hidden_size: 1048576");
+  const Lines lines = problems_of(wide);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_TRUE(
+      lines[0].starts_with("job.yaml:8: model.hidden_size: 1048576 × intermediate_size 4194304 × num_layers "
+                           "10000 make "))
+      << lines[0];
+  const std::string long_batch = model_t_with("hidden_size: 32\n  seq_len: 16", "hidden_size: 65536\n  seq_len: 16384");
+  EXPECT_EQ(problems_of(long_batch), Lines{}) << "large, and within 64 bits";
+}
+
 TEST(Relations, OfTheSchedule) {
   EXPECT_EQ(problems_of(model_t_and("schedule: {warmup_steps: 11}\n")),
             Lines{"job.yaml:18: schedule.warmup_steps: 11 is more than run.steps 10"});
@@ -51,6 +72,18 @@ TEST(Relations, OfTheOptimizer) {
   EXPECT_EQ(
       bad_expression[0].rfind("job.yaml:15: optimizer.groups[0].match: found (a, expected a regular expression (", 0),
       0u);
+}
+
+TEST(Relations, OfAnEvaluationThatNobodyGaveAnInterval) {
+  const std::string hint = "has no effect without run.evaluate_every; hint: run.evaluate_every: N, or 0 for never";
+  EXPECT_EQ(problems_of(model_t_with("train: [data/t.bin]", "train: [data/t.bin]\n  validation: [v.bin]")),
+            Lines{"job.yaml:11: data.validation: " + hint});
+  EXPECT_EQ(problems_of(model_t_with("steps: 10", "steps: 10\n  evaluate_batches: 3")),
+            Lines{"job.yaml:3: run.evaluate_batches: " + hint});
+  EXPECT_EQ(problems_of(model_t_with("train: [data/t.bin]", "train: [data/t.bin]\n  validation: [v.bin]"),
+                        {"run.evaluate_every=0"}),
+            Lines{})
+      << "somebody said never";
 }
 
 TEST(Relations, OfEvaluationAndSampling) {

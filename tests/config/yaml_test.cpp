@@ -85,6 +85,19 @@ TEST(YamlText, WithThousandsOfProblemsListsTheFirst) {
   EXPECT_EQ(lines[200], "job.yaml: 4800 more problems are not listed");
 }
 
+TEST(Yaml, NamesTheLineWhereAQuoteThatIsNeverClosedBegins) {
+  const Lines expected{"job.yaml:2: not valid YAML: a quote is never closed"};
+  EXPECT_EQ(problems_of("run:\n  name: \"abc\n  steps: 3\nmodel:\n  num_layers: 2\n"), expected);
+  EXPECT_EQ(problems_of("run:\n  name: 'it''s\n  steps: 3\nmodel:\n  num_layers: 2\n"), expected);
+  EXPECT_EQ(problems_of("run: {name: \"a\\\"b\"} # it's\ndata: {train: [\"abc]}\nmodel:\n  num_layers: 2\n"), expected);
+}
+
+TEST(Yaml, NamesTheLineThatIsNestedTooDeep) {
+  const Lines expected{"job.yaml:3: not valid YAML: nested more than 64 deep"};
+  EXPECT_EQ(problems_of("run: {name: x}\nmodel:\n  a: " + std::string(5000, '[') + "\n"), expected);
+  EXPECT_EQ(problems_of("run: {name: x}\nmodel:\n  a: " + std::string(65, '{') + "\n"), expected);
+}
+
 class JobFile : public ::testing::Test {
  protected:
   JobFile() : folder_(std::filesystem::temp_directory_path() / ("tessera-config-" + std::to_string(getpid()))) {
@@ -117,6 +130,8 @@ TEST_F(JobFile, GivesTheRunItsName) {
   std::ofstream(path("my-job.yaml")) << kModelT;
   EXPECT_EQ(load_config(path("my-job.yaml")).run.name, "my-job");
   EXPECT_EQ(load_config(path("my-job.yaml"), {"run.name=other"}).run.name, "other");
+  std::ofstream(path("...yaml")) << kModelT;  // without its suffix "..": runs/.. is no place for a run
+  EXPECT_EQ(load_config(path("...yaml")).run.name, "run");
 }
 
 }  // namespace

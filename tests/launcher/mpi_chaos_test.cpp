@@ -64,7 +64,8 @@ int count(const std::string& text, const std::string& part) {
 }
 
 TEST_F(MpiChaos, ASwappedPairEndsWithCodeFourAndTwoLines) {  // D1
-  const CommandResult result = train(2, "rank: 1, step: 3, fault: swap_collectives", "--set collectives.program_check=false");
+  const CommandResult result =
+      train(2, "rank: 1, step: 3, fault: swap_collectives", "--set collectives.program_check=false");
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_EQ(count(result.err, "collective mismatch at call "), 1) << result.err;
   EXPECT_EQ(count(result.err, "chaos: swap_collectives of rank 1 at step 3 was found on rank "), 1) << result.err;
@@ -106,7 +107,8 @@ TEST_F(MpiChaos, ARankThatIsStoppedIsFoundByTheTimeOut) {
 
 TEST_F(MpiChaos, ARankThatHangsIsFoundByTheTimeOut) {
   for (const char* backend : {"shm", "mpi"}) {
-    const CommandResult result = train(4, "rank: 2, step: 3, fault: hang", fmt::format("--set collectives.backend={}", backend));
+    const CommandResult result =
+        train(4, "rank: 2, step: 3, fault: hang", fmt::format("--set collectives.backend={}", backend));
     EXPECT_EQ(result.exit_code, 4);
     EXPECT_EQ(count(result.err, "no sign of world rank 2 within 3 s; rank 2 ("), 1) << result.err;
     EXPECT_EQ(count(result.err, "chaos: hang of rank 2 at step 3 was found on rank "), 1) << result.err;
@@ -127,7 +129,8 @@ TEST_F(MpiChaos, AThrowInBackwardEndsWithItsOwnCode) {  // D9
 TEST_F(MpiChaos, ANanLossIsSkippedByAllRanksAndToldOnce) {  // D6
   const CommandResult result = train(4, "rank: 3, step: 2, fault: nan_loss");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(count(result.out, "chaos: nan_loss of rank 3 at step 2 was found on rank 0 by the agreed decision after "), 1)
+  EXPECT_EQ(count(result.out, "chaos: nan_loss of rank 3 at step 2 was found on rank 0 by the agreed decision after "),
+            1)
       << result.out;
   EXPECT_EQ(count(result.out, "step 2 skipped: loss or gradient not finite on rank 3"), 1) << result.out;
   EXPECT_EQ(count(result.out, "step 6/6"), 1) << result.out;

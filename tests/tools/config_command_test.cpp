@@ -119,6 +119,15 @@ TEST_F(ConfigCommand, ExplainAnswersForKeysSectionsAndNothing) {
   EXPECT_EQ(error_, "model.hidden_sizes: unknown key; hint: hidden_size");
 }
 
+TEST_F(ConfigCommand, CheckSaysWhichGroupMatchesNoParameter) {
+  const std::string groups = "optimizer.groups=[{match: norm, weight_decay: 0}, {match: '^hed', learning_rate: 1e-4}]";
+  EXPECT_EQ(run({"check", "--set", groups, kTiny}), 2);
+  EXPECT_EQ(out_, kTiny +
+                      ": optimizer.groups[1].match: ^hed matches no parameter; hint: tessera plan --json lists the "
+                      "parameters' names\n");
+  EXPECT_EQ(run({"check", "--set", "optimizer.groups=[{match: norm, weight_decay: 0}]", kTiny}), 0);
+}
+
 TEST_F(ConfigCommand, SchemaIsJson) {
   EXPECT_EQ(run({"schema"}), 0);
   EXPECT_EQ(nlohmann::json::parse(out_)["title"], "Tessera job");

@@ -1,9 +1,12 @@
 #include "tools/data_prepare.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -195,6 +198,66 @@ TEST_F(DataPrepare, AFolderOfOthersIsNeverOverwritten) {
   write("out/thesis.doc", "years of work");
   EXPECT_NE(refusal([&] { prepare_data(given); }).find("thesis.doc"), std::string::npos);
   EXPECT_EQ(names("out"), (std::vector<std::string>{"thesis.doc"}));
+}
+
+// Names that data prepare could have chosen are not enough: the folder's own list says which files it wrote.
+TEST_F(DataPrepare, OnlyFilesThatTheFolderListsAreOverwritten) {
+  PrepareOptions given = options({write("a.txt", "text")});
+  prepare_data(given);
+  given.overwrite = true;
+  for (const std::string name : {"train-00001.bin", "train-mine.bin", "validation.bin"}) {
+    write("out/" + name, "years of work");
+    EXPECT_NE(refusal([&] { prepare_data(given); }).find("holds " + name), std::string::npos);
+    EXPECT_EQ(names("out").size(), 3U);
+    EXPECT_TRUE(fs::exists(path("out/" + name)));
+    fs::remove(path("out/" + name));
+  }
+  EXPECT_EQ(refusal([&] { prepare_data(given); }), "(accepted)");
+}
+
+TEST_F(DataPrepare, AnOutputThatCannotBeIsRefused) {
+  PrepareOptions given = options({write("a.txt", "text")});
+  given.overwrite = true;
+  fs::create_directory(path("real"));
+  fs::create_directory_symlink(path("real"), path("link"));
+  for (const std::string& output : {path("link"), path("link/")}) {
+    given.output = output;
+    EXPECT_NE(refusal([&] { prepare_data(given); }).find("is a symbolic link"), std::string::npos);
+  }
+  given.output = "";
+  EXPECT_EQ(refusal([&] { prepare_data(given); }), "--output: is empty, expected a folder");
+  given.output = path("a.txt");
+  EXPECT_NE(refusal([&] { prepare_data(given); }).find("is a file, expected a folder"), std::string::npos);
+  given.output = path("a.txt/sub");
+  EXPECT_NE(refusal([&] { prepare_data(given); }).find("Not a directory"), std::string::npos);
+  given.output = path(std::string(300, 'x'));
+  EXPECT_NE(refusal([&] { prepare_data(given); }).find("File name too long"), std::string::npos);
+  EXPECT_EQ(names("."), (std::vector<std::string>{"a.txt", "link", "real"}));
+}
+
+// A terabyte that takes no room on the disk: the work is somewhere in it when the signal comes.
+TEST_F(DataPrepare, ASignalLeavesNothingAndEndsTheProcessAsItWould) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string text = write("text.txt", "");
+    fs::resize_file(text, std::uintmax_t{1} << 40);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      try {
+        prepare_data(options({text}));
+      } catch (...) {
+      }
+      ::_exit(1);
+    }
+    const std::string partial = path("out.partial-" + std::to_string(child));
+    int status = 0;
+    while (!fs::exists(partial) && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+    ASSERT_TRUE(fs::exists(partial));
+    ::kill(child, signal);
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_EQ(names("."), std::vector<std::string>{"text.txt"});
+  }
 }
 
 TEST_F(DataPrepare, AFailureLeavesNothing) {

@@ -235,6 +235,29 @@ TEST_F(TrainerTest, ProgramAndRecordedCallsShow25GathersAnd13ReducesPerStepAndRa
   }
 }
 
+TEST_F(TrainerTest, TheWrittenConfigHoldsTheLanesThatWereUsed) {
+  JobConfig config = test::model_t(1);
+  config.reproducibility.lanes.reset();  // auto: 2 on two ranks
+  config.data.train = {{random_tokens(2001), 1.0}};
+  run(config, 2);
+  EXPECT_EQ(load_config(run_path() + "/config.yaml").reproducibility.lanes, 2);
+}
+
+TEST_F(TrainerTest, AStepOfMoreMicroBatchesThanCanBeWrittenDownIsRefused) {
+  JobConfig config = test::model_t(1);
+  config.batch.global_batch_size = 1000000000;
+  config.batch.micro_batch_size = 1;
+  try {
+    make_plan(config, resolve(config, 1), {.dp = 1}, 0, 1);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(std::string(error.what())
+                    .starts_with("batch.global_batch_size: 1000000000 are 1000000000 micro-batches "
+                                 "of 1 on each of 1 ranks, expected at most "))
+        << error.what();
+  }
+}
+
 TEST_F(TrainerTest, AnEpochSmallerThanAGlobalBatchIsRefused) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(16 * 7 + 1), 1.0}};  // 7 windows, 8 per batch

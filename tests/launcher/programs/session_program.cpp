@@ -27,8 +27,8 @@ namespace {
 }
 
 // A step in small: an all_gather runs ahead on its own stream while the chosen ranks fail in the compute stream; the others go on to a
-// collective that those never reach. said: by fail_rank, while everything stands; otherwise the exception unwinds through all owners.
-ExitCode fail_in_backward(MpiSession& session, bool chosen, bool said) {
+// collective that those never reach. said: by the guard, while everything stands; otherwise the exception unwinds through all owners.
+ExitCode fail_in_backward(MpiSession& session, RankGuard& guard, bool chosen, bool said) {
   const auto factory = make_auto_factory(Placement::canonical(session.size()));
   const auto world = factory->create(canonical_groups({.dp = session.size()}).front(), {});
   std::vector<float> shard(1000, 1.0F), full(shard.size() * static_cast<std::size_t>(session.size()));
@@ -45,14 +45,14 @@ ExitCode fail_in_backward(MpiSession& session, bool chosen, bool said) {
       });
     } catch (const DeviceError&) {
       if (!said) throw;
-      fail_rank(session, std::current_exception());
+      guard.fail(std::current_exception());
     }
     prefetch.synchronize();
   }
   wait_for_ever(session);
 }
 
-ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& ranks) {
+ExitCode run(MpiSession& session, RankGuard& guard, const std::string& what, const std::set<int>& ranks) {
   const bool chosen = ranks.contains(session.rank());
   if (what == "finish") {
     const auto names = session.all_gather(fmt::format("rank {}", session.rank()));
@@ -80,10 +80,16 @@ ExitCode run(MpiSession& session, const std::string& what, const std::set<int>& 
     if (chosen) throw DeviceError(fmt::format("memory: rank {} has none", session.rank()));
     wait_for_ever(session);
   }
-  if (what == "backward") return fail_in_backward(session, chosen, true);
-  if (what == "backward-unwinding") return fail_in_backward(session, chosen, false);
+  if (what == "backward") return fail_in_backward(session, guard, chosen, true);
+  if (what == "backward-unwinding") return fail_in_backward(session, guard, chosen, false);
   if (what == "bug") {
     if (chosen) throw std::logic_error("surprise");
+    wait_for_ever(session);
+  }
+  if (what == "shadow" ||
+      what == "shadow-with-a-waiter") {  // an error of its own on some ranks, what that does to calls on the others
+    if (chosen) throw std::logic_error("surprise");
+    if (what == "shadow" || session.rank() == 0) throw CollectiveError("no sign of a rank");
     wait_for_ever(session);
   }
   if (what == "stopped") return ExitCode::kStoppedUnsaved;
@@ -119,6 +125,7 @@ int main(int argc, char** argv) {
   return tessera::run_guarded([&] {
     tessera::install_stop_signals();
     tessera::MpiSession session;
-    return tessera::run_rank(session, [&] { return tessera::run(session, argc > 1 ? argv[1] : "finish", ranks); });
+    tessera::RankGuard guard(session);
+    return guard.run([&] { return tessera::run(session, guard, argc > 1 ? argv[1] : "finish", ranks); });
   });
 }
