@@ -129,7 +129,8 @@ class Trainer {
 
   // Says in the collective log how this rank ended.
   void end_log(ExitCode code, std::string_view message = {}) noexcept {
-    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message);
+    // One line: what chaos has to add is for the terminal and the text log.
+    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message.substr(0, message.find('\n')));
     log::flush();
   }
 
