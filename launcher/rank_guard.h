@@ -4,6 +4,8 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "launcher/mpi_session.h"
 #include "parallel/collective_log.h"
@@ -36,6 +38,7 @@ class RankGuard {
   // What collectives.timeout_seconds is, once that is known; then the log and the directory it lies in, nullptr before it goes.
   void set_timeout(double seconds);
   void watch_log(CollectiveLog* log, const std::string& run_directory);
+  void set_note(std::function<std::string(FoundBy)> note) { watchdog_.set_note(std::move(note)); }
 
  private:
   ErrorInfo note(const std::exception_ptr& error);

@@ -121,6 +121,7 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
             guard.watch_log(log, run_directory);
             if (log != nullptr) session.share_last_word(run_directory + "/config.yaml");
           },
+      .on_chaos = [&guard](std::function<std::string(FoundBy)> report) { guard.set_note(std::move(report)); },
   };
   return train(context);
 }

@@ -129,11 +129,13 @@ void Communicator::refuse_mismatch(const std::vector<CollectiveIdentity>& identi
   if (current_.identity.what_view() == kHistoryName) {
     throw CollectiveError(fmt::format("collective mismatch: the calls of {}/{} before call {} differ: {}{}", name_,
                                       hooks_.channel, current_.identity.sequence, sides, explanation()),
-                          "collectives.fingerprint: strict stops before the data of the first wrong call is used");
+                          "collectives.fingerprint: strict stops before the data of the first wrong call is used",
+                          FoundBy::kHistory);
   }
   throw CollectiveError(fmt::format("collective mismatch at call {} of {}/{}: {}; none of its data was used",
                                     current_.identity.sequence, name_, hooks_.channel, sides),
-                        "these ranks run different programs: see tessera inspect on the run directory");
+                        "these ranks run different programs: see tessera inspect on the run directory",
+                        FoundBy::kFingerprint);
 }
 
 void Communicator::refuse_message(const CollectiveIdentity& sender) const {
@@ -142,7 +144,8 @@ void Communicator::refuse_message(const CollectiveIdentity& sender) const {
   const std::array<CollectiveIdentity, 2> identities = {sender, current_.identity};
   throw CollectiveError(fmt::format("message mismatch on {}/{}: {}; none of its data was used", name_, hooks_.channel,
                                     describe_sides(ranks, identities, world_ranks_)),
-                        "these ranks run different programs: see tessera inspect on the run directory");
+                        "these ranks run different programs: see tessera inspect on the run directory",
+                        FoundBy::kFingerprint);
 }
 
 Work Communicator::compare_history(std::int64_t step, StreamView stream) {
@@ -165,7 +168,8 @@ void Communicator::stall(const std::vector<int>& members, double seconds) const 
       fmt::format("call {} of {}/{} ({}): no sign of world rank{} {} within {} s{}", call.sequence, name_,
                   hooks_.channel, describe(call, world_ranks_), missing.size() == 1 ? "" : "s",
                   fmt::join(missing, ", "), seconds, explanation()),
-      "that rank died, hangs or makes other calls: see its log; collectives.timeout_seconds sets the limit");
+      "that rank died, hangs or makes other calls: see its log; collectives.timeout_seconds sets the limit",
+      FoundBy::kTimeout);
 }
 
 template <typename Options>

@@ -64,6 +64,7 @@ struct Watchdog::State {
   std::mutex mutex;  // guards what follows
   CollectiveLog* log = nullptr;
   std::string run_directory;
+  std::function<std::string(FoundBy)> note;
   double timeout_seconds = 600;
   std::atomic<bool> failed{false}, ending{false};
   WatchdogRules rules;  // of the thread alone
@@ -106,12 +107,13 @@ struct Watchdog::State {
       case WatchdogAct::kLookAgainSoon: return;
       case WatchdogAct::kStop: return hooks.stop();
       case WatchdogAct::kEndUnsaved: return hooks.end_unsaved();
-      case WatchdogAct::kReportDead: return report([&] { return dead_line(decision.ranks, signs); });
-      case WatchdogAct::kReportOverdue: return report([&] { return overdue_line(signs); });
-      case WatchdogAct::kReportQueued: return report([&] { return queued_line(*signs.activity); });
+      case WatchdogAct::kReportDead:
+        return report(FoundBy::kDeadPeer, [&] { return dead_line(decision.ranks, signs); });
+      case WatchdogAct::kReportOverdue: return report(FoundBy::kTeardown, [&] { return overdue_line(signs); });
+      case WatchdogAct::kReportQueued: return report(FoundBy::kTimeout, [&] { return queued_line(*signs.activity); });
       case WatchdogAct::kJudge: {
         const auto verdict = verdict_of(directory(), {.stall_seconds = timeout()});
-        if (verdict && names_a_cause(*verdict)) report([&] { return verdict->line(); });
+        if (verdict && names_a_cause(*verdict)) report(FoundBy::kTimeout, [&] { return verdict->line(); });
         return;
       }
       case WatchdogAct::kEndQuietly: return end("");
@@ -129,11 +131,15 @@ struct Watchdog::State {
 
   // The word first: of all ranks that see the same, one reads the logs.
   template <typename Compose>
-  void report(const Compose& compose) {
+  void report(FoundBy means, const Compose& compose) {
     // From here on this rank is the one that has something to say; peers that see it die will not report that.
     presence.show_failed(static_cast<int>(ExitCode::kCollective));
     std::string line;
-    if (hooks.claim_word()) line = compose();
+    if (hooks.claim_word()) {
+      line = compose();
+      const std::lock_guard lock(mutex);
+      if (const std::string more = note ? note(means) : ""; !more.empty()) line += '\n' + more;
+    }
     end(line);
   }
 
@@ -224,6 +230,11 @@ void Watchdog::watch_log(CollectiveLog* log, const std::string& run_directory) {
   const std::lock_guard lock(state_->mutex);
   state_->log = log;
   if (log != nullptr) state_->run_directory = run_directory;
+}
+
+void Watchdog::set_note(std::function<std::string(FoundBy)> note) {
+  const std::lock_guard lock(state_->mutex);
+  state_->note = std::move(note);
 }
 
 void Watchdog::note_failed() {

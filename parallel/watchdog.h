@@ -16,6 +16,7 @@
 #include "parallel/collective_log.h"
 #include "parallel/presence.h"
 #include "parallel/teardown.h"
+#include "runtime/base/error.h"
 
 namespace tessera {
 
@@ -42,6 +43,8 @@ class Watchdog {
   void set_timeout(double seconds);  // collectives.timeout_seconds
   // The log of this rank and where those of all are; nullptr before it goes.
   void watch_log(CollectiveLog* log, const std::string& run_directory);
+  // A line to add to what it reports, from how it was found; "": none. Any thread.
+  void set_note(std::function<std::string(FoundBy)> note);
   // From now on this rank has an error of its own to say: deaths and signals are no longer news.
   void note_failed();
 

@@ -137,11 +137,26 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  // Before the call: are all fingerprints one? The smallest and the largest of all, by dissemination: in round i a rank hears from
-  // the one 2^i before it and tells the one 2^i behind, log2(size()) steps of 16 bytes. Only where they differ everybody tells everybody what it
-  // calls. Tags of its own: nothing of this meets the data of a rank that makes another call.
+  // Before the call, with tags of its own: nothing of this meets the data of a rank that makes another call.
   void compare_calls() {
     if (!compares()) return;
+    if (size() > kLargestExchange && fingerprints_agree()) return;
+    std::vector<CollectiveIdentity> all(static_cast<std::size_t>(size()));
+    all[static_cast<std::size_t>(rank())] = current_call().identity;
+    Transfers transfers(comm_.get());
+    for_each_peer([&](int peer) {
+      transfers.recv(peer, &all[static_cast<std::size_t>(peer)], sizeof(CollectiveIdentity), kExchangeTag);
+      transfers.send(peer, &current_call().identity, sizeof(CollectiveIdentity), kExchangeTag);
+    });
+    finish(transfers);
+    for (const CollectiveIdentity& one : all) {
+      if (!calls_match(one, current_call().identity)) refuse_mismatch(all);
+    }
+  }
+
+  // Whether the smallest and the largest fingerprint of all are one, by dissemination: in round i a rank hears from the one 2^i before it and
+  // tells the one 2^i behind, log2(size()) steps of 16 bytes. (A rank that does not come is then named by its neighbours alone, and by the logs.)
+  bool fingerprints_agree() {
     std::array<std::uint64_t, 2> extremes = {current_call().fingerprint, current_call().fingerprint};
     for (int distance = 1; distance < size(); distance *= 2) {
       std::array<std::uint64_t, 2> heard{};
@@ -151,21 +166,14 @@ class MpiCommunicator final : public Communicator {
       finish(transfers);
       extremes = {std::min(extremes[0], heard[0]), std::max(extremes[1], heard[1])};
     }
-    if (extremes[0] == extremes[1]) return;
-    std::vector<CollectiveIdentity> all(static_cast<std::size_t>(size()));
-    all[static_cast<std::size_t>(rank())] = current_call().identity;
-    Transfers transfers(comm_.get());
-    for_each_peer([&](int peer) {
-      transfers.recv(peer, &all[static_cast<std::size_t>(peer)], sizeof(CollectiveIdentity), kExchangeTag);
-      transfers.send(peer, &current_call().identity, sizeof(CollectiveIdentity), kExchangeTag);
-    });
-    finish(transfers);
-    refuse_mismatch(all);
+    return extremes[0] == extremes[1];
   }
 
   // A send and the recv it meets are two ops but one kind of message; every other op has its own, so that unequal calls stall
   // instead of exchanging data.
   static constexpr int kMessageTag = 100;
+  // Groups up to this size exchange whole identities, size() - 1 messages of 96 bytes: everybody hears from everybody, so that a missing rank is named.
+  static constexpr int kLargestExchange = 16;
   static constexpr int kCompareTag = 101;
   static constexpr int kExchangeTag = 102;
   static constexpr int kIdentityTag = 103;

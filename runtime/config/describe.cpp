@@ -34,6 +34,12 @@ std::string describe_row(const KeyRow& row) {
     elsewhere += fmt::format("{}{} ({})", elsewhere.empty() ? "" : ", ", foreign.name, foreign.where);
   }
   if (!elsewhere.empty()) out += fmt::format("  elsewhere {}\n", elsewhere);
+  std::string items;
+  for (const KeyRow& each : config::key_rows()) {
+    if (each.section() == fmt::format("{}[]", row.path))
+      items += fmt::format("{}{}", items.empty() ? "" : ", ", each.path);
+  }
+  if (!items.empty()) out += fmt::format("  items     {}\n", items);
   return out;
 }
 
@@ -118,6 +124,7 @@ Json value_schema(const KeyRow& row) {
     case KeyKind::kTexts: return list_of(text_schema());
     case KeyKind::kSources: return list_of(any_of(text_schema(), item_schema("data.train[]")), 1);
     case KeyKind::kGroups: return list_of(item_schema("optimizer.groups[]"));
+    case KeyKind::kFaults: return list_of(item_schema("chaos[]"));
     case KeyKind::kAnything: return Json::object();
   }
   if (row.words.empty()) return json;

@@ -28,6 +28,13 @@ Json group_json(const OptimizerGroup& group) {
   return json;
 }
 
+Json fault_json(const ChaosFault& fault) {
+  Json json{{"rank", fault.rank}, {"step", fault.step}, {"fault", fault.fault}};
+  if (!fault.op.empty()) json["op"] = fault.op;
+  if (fault.seconds) json["seconds"] = *fault.seconds;
+  return json;
+}
+
 // A string field of a key that also takes numbers or booleans holds the text of either.
 Json text_json(const KeyRow& row, const std::string& text) {
   if (row.kind == KeyKind::kInteger) {
@@ -63,6 +70,12 @@ struct ToJson {
     if (values->empty()) return {};
     Json list = Json::array();
     for (const OptimizerGroup& each : *values) list.push_back(group_json(each));
+    return list;
+  }
+  Json operator()(const std::vector<ChaosFault>* values) const {
+    if (values->empty()) return {};
+    Json list = Json::array();
+    for (const ChaosFault& each : *values) list.push_back(fault_json(each));
     return list;
   }
 };

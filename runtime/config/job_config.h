@@ -179,6 +179,16 @@ struct TraceConfig {
   friend bool operator==(const TraceConfig&, const TraceConfig&) = default;
 };
 
+// A deliberate fault of one rank; what each takes: chaos_faults.h.
+struct ChaosFault {
+  std::int64_t rank = 0;  // world rank
+  std::int64_t step = 0;  // the update that is attempted, from 1
+  std::string fault;
+  std::string op;                 // all_gather | reduce_scatter | all_reduce | broadcast; "": the first call that fits
+  std::optional<double> seconds;  // of hang, slow, slow_teardown; a hang without it lasts for ever
+  friend bool operator==(const ChaosFault&, const ChaosFault&) = default;
+};
+
 struct JobConfig {
   std::string source;  // the file it came from, for messages
   RunConfig run;
@@ -198,6 +208,7 @@ struct JobConfig {
   ReproducibilityConfig reproducibility;
   DeviceConfig device;
   TraceConfig trace;
+  std::vector<ChaosFault> chaos;
   friend bool operator==(const JobConfig&, const JobConfig&) = default;
 };
 

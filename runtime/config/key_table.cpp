@@ -88,6 +88,7 @@ std::string KeyRow::expected() const {
     case KeyKind::kTexts: return "a list of globs";
     case KeyKind::kSources: return "a list of globs or {path, weight}";
     case KeyKind::kGroups: return "a list of {match, learning_rate, weight_decay}";
+    case KeyKind::kFaults: return "a list of {rank, step, fault, op, seconds}";
     case KeyKind::kText: return "text";
     case KeyKind::kWord:
     case KeyKind::kAnything: break;

@@ -14,12 +14,13 @@
 namespace tessera::config {
 
 // Where a row's value lives.
-using FieldRef = std::variant<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*, double*,
-                              std::optional<double>*, bool*, std::string*, std::vector<double>*,
-                              std::vector<std::string>*, std::vector<DataSource>*, std::vector<OptimizerGroup>*>;
+using FieldRef =
+    std::variant<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*, double*, std::optional<double>*, bool*,
+                 std::string*, std::vector<double>*, std::vector<std::string>*, std::vector<DataSource>*,
+                 std::vector<OptimizerGroup>*, std::vector<ChaosFault>*>;
 // Finds it in the struct that holds it. monostate: the key has no value yet.
-using Accessor =
-    std::variant<std::monostate, FieldRef (*)(JobConfig&), FieldRef (*)(DataSource&), FieldRef (*)(OptimizerGroup&)>;
+using Accessor = std::variant<std::monostate, FieldRef (*)(JobConfig&), FieldRef (*)(DataSource&),
+                              FieldRef (*)(OptimizerGroup&), FieldRef (*)(ChaosFault&)>;
 
 enum class KeyKind {
   kInteger,   // a decimal integer, or one of the row's words
@@ -32,6 +33,7 @@ enum class KeyKind {
   kTexts,     // a list of texts
   kSources,   // data.train
   kGroups,    // optimizer.groups
+  kFaults,    // chaos
   kAnything,  // a key whose feature is not available yet
 };
 

@@ -128,6 +128,7 @@ void Loader::load_mapping(const YamlNode& mapping, std::string_view section, con
 // Items of lists are loaded from loader_values.cpp.
 template void Loader::load_mapping(const YamlNode&, std::string_view, const std::string&, DataSource&);
 template void Loader::load_mapping(const YamlNode&, std::string_view, const std::string&, OptimizerGroup&);
+template void Loader::load_mapping(const YamlNode&, std::string_view, const std::string&, ChaosFault&);
 
 void Loader::report_unknown(const Place& place, std::string_view section, const std::string& shown,
                             const std::string& key) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/config/chaos_faults.h"
 #include "runtime/config/loader.h"
 #include "runtime/config/name_pattern.h"
 #include "runtime/config/scalar.h"
@@ -54,7 +55,8 @@ void Loader::load_value(const KeyRow& row, const std::string& shown, const YamlN
     case KeyKind::kNumbers:
     case KeyKind::kTexts:
     case KeyKind::kSources:
-    case KeyKind::kGroups: return load_list(row, shown, node, place, field);
+    case KeyKind::kGroups:
+    case KeyKind::kFaults: return load_list(row, shown, node, place, field);
     case KeyKind::kAnything: return;
   }
 }
@@ -185,6 +187,8 @@ void Loader::load_list(const KeyRow& row, const std::string& shown, const YamlNo
       }
     } else if (auto* groups = std::get_if<std::vector<OptimizerGroup>*>(&field)) {
       load_group(each, item_path(i), at, (*groups)->emplace_back());
+    } else if (auto* faults = std::get_if<std::vector<ChaosFault>*>(&field)) {
+      load_fault(each, item_path(i), at, (*faults)->emplace_back());
     }
   }
 }
@@ -204,6 +208,29 @@ void Loader::load_group(const YamlNode& node, const std::string& shown, const Pl
   }
   if (!group.learning_rate && !group.weight_decay)
     report(place, shown, "changes nothing, expected learning_rate or weight_decay");
+}
+
+void Loader::load_fault(const YamlNode& node, const std::string& shown, const Place& place, ChaosFault& fault) {
+  if (node.kind != YamlNode::Kind::kMapping) {
+    return report_value(place, shown, node, "{rank, step, fault, op, seconds}");
+  }
+  const std::size_t before = result_.problems.size();
+  load_mapping(node, "chaos[]", shown, fault);
+  report_missing("chaos[]", shown, place);
+  if (result_.problems.size() != before) return;
+  const FaultKind& kind = fault_kind(fault.fault);
+  const auto at = [&](const std::string& key) { return places_.count(key) > 0 ? places_.at(key) : place; };
+  const std::string op = shown + ".op", seconds = shown + ".seconds";
+  if (!fault.op.empty() && kind.ops.size() < 2) {
+    report(at(op), op, fmt::format("has no effect with fault {}", fault.fault));
+  } else if (!fault.op.empty() && !takes_op(kind, fault.op)) {
+    report(at(op), op, fmt::format("{} has no effect with fault {}", fault.op, fault.fault), join_words(kind.ops));
+  }
+  if (fault.seconds && kind.seconds == FaultKind::Seconds::kNone) {
+    report(at(seconds), seconds, fmt::format("has no effect with fault {}", fault.fault));
+  } else if (!fault.seconds && kind.seconds == FaultKind::Seconds::kRequired) {
+    report(place, seconds, fmt::format("missing, fault {} needs it", fault.fault));
+  }
 }
 
 }  // namespace tessera::config

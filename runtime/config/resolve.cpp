@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
+#include "runtime/config/chaos_faults.h"
 #include "runtime/config/load.h"
 #include "runtime/config/relations.h"
 
@@ -32,6 +33,18 @@ ResolvedBatch resolve(const JobConfig& job, std::int64_t world_size) {
                                     out.tp, model_ranks));
     }
     out.dp = world_size / model_ranks;
+  }
+
+  for (std::size_t i = 0; i < job.chaos.size(); ++i) {
+    const ChaosFault& fault = job.chaos[i];
+    if (fault.rank >= world_size) {
+      throw ConfigError(fmt::format("chaos[{}].rank: {} is not one of the {} rank{}", i, fault.rank, world_size,
+                                    world_size == 1 ? "" : "s"));
+    }
+    const bool alone = world_size == 1 && !config::fault_kind(fault.fault).ops.empty();
+    if (alone && (fault.fault == "wrong_root" || !job.collectives.program_check)) {
+      throw ConfigError(fmt::format("chaos[{}].fault: {} has no effect on one rank", i, fault.fault));
+    }
   }
 
   out.lanes = job.reproducibility.lanes.value_or(out.dp);

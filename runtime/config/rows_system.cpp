@@ -1,4 +1,5 @@
 // Rows of what surrounds the training: checkpoint, collectives, reproducibility, device, trace, chaos.
+#include "runtime/config/chaos_faults.h"
 #include "runtime/config/key_rows.h"
 
 namespace tessera::config {
@@ -134,9 +135,44 @@ std::vector<KeyRow> system_rows() {
                    {"enable_profiling", "torchtitan"}},
        .later = true},
       {.path = "chaos",
-       .kind = KeyKind::kAnything,
-       .meaning = "Deliberate faults, to rehearse failures.",
-       .later = true},
+       .kind = KeyKind::kFaults,
+       .field = TESSERA_JOB(chaos),
+       .unset = "none",
+       .meaning = "Deliberate faults, to rehearse failures; each fires once per run directory."},
+      {.path = "chaos[].rank",
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_FIELD(ChaosFault, rank),
+       .range = {0, kMaxRanks - 1},
+       .unset = "required",
+       .meaning = "The world rank that goes wrong."},
+      {.path = "chaos[].step",
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_FIELD(ChaosFault, step),
+       .range = {1, kMaxCount},
+       .unset = "required",
+       .meaning = "The update at which it does; slow: from which on; slow_teardown: that the run must have come to."},
+      {.path = "chaos[].fault",
+       .kind = KeyKind::kWord,
+       .field = TESSERA_FIELD(ChaosFault, fault),
+       .words = fault_names(),
+       .unset = "required",
+       .meaning = "What goes wrong.",
+       .words_now = fault_names_now()},
+      {.path = "chaos[].op",
+       .kind = KeyKind::kWord,
+       .field = TESSERA_FIELD(ChaosFault, op),
+       .words = {"all_gather", "reduce_scatter", "all_reduce", "broadcast"},
+       .unset = "the first call of the step that the fault fits",
+       .meaning =
+           "The kind of call that a collective fault takes. A step has no broadcast of its own; where one is asked "
+           "for, all ranks make one."},
+      {.path = "chaos[].seconds",
+       .kind = KeyKind::kNumber,
+       .field = TESSERA_FIELD(ChaosFault, seconds),
+       .range = {0, 1e9, true},
+       .unset = "hang: for ever",
+       .meaning = "How long a hang lasts, what slow adds to each step, how long slow_teardown waits.",
+       .unit = "seconds"},
   };
 }
 

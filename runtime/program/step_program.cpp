@@ -35,6 +35,7 @@ std::string_view name_of(OpCode op) {
     case OpCode::kEvaluateHead: return "evaluate";
     case OpCode::kAgreeLoss: return "agree loss";
     case OpCode::kLogits: return "logits";
+    case OpCode::kRehearseBroadcast: return "rehearse broadcast";
   }
   return "?";
 }
@@ -46,6 +47,7 @@ std::string_view collective_of(OpCode op) {
     case OpCode::kAgreeTokens:
     case OpCode::kAgreeNorm:
     case OpCode::kAgreeLoss: return "all_reduce";
+    case OpCode::kRehearseBroadcast: return "broadcast";
     default: return "";
   }
 }

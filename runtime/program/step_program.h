@@ -17,23 +17,24 @@ enum class StreamId : std::uint8_t { kCompute, kGather, kReduce, kPipe };
 std::string_view name_of(StreamId stream);
 
 enum class OpCode : std::uint8_t {
-  kAgreeTokens,   // all_reduce: valid targets of the step
-  kUnshard,       // allocate the unit's full parameter, all_gather into it
-  kWaitUnshard,   // compute may read the full parameter
-  kReshard,       // drop the full parameter
-  kForward,       // a segment of a micro-batch; saves activations
-  kHeadLoss,      // the head segment, forward and backward in one: the loss scale is known before
-  kBackward,      // a segment of a micro-batch; the lane's first micro-batch assigns gradients, later ones add
-  kOpenGradient,  // allocate the unit's full gradient of the next lane
-  kMergeLanes,    // join the two newest partial gradients of the unit: a node of the lane tree
-  kReduce,        // reduce_scatter the unit's full gradient
-  kWaitReduce,    // the gradient shard is there; drop the full gradient; a tied matrix adds its two parts
-  kAgreeNorm,     // all_reduce: gradient norm, losses, finiteness, stop
-  kUpdate,        // the optimizer, on shards
-  kForwardOnly,   // evaluation forward of a segment; saves nothing
-  kEvaluateHead,  // the head segment, losses only
-  kAgreeLoss,     // all_reduce: losses of an evaluation batch
-  kLogits,        // the head segment for one position
+  kAgreeTokens,        // all_reduce: valid targets of the step
+  kUnshard,            // allocate the unit's full parameter, all_gather into it
+  kWaitUnshard,        // compute may read the full parameter
+  kReshard,            // drop the full parameter
+  kForward,            // a segment of a micro-batch; saves activations
+  kHeadLoss,           // the head segment, forward and backward in one: the loss scale is known before
+  kBackward,           // a segment of a micro-batch; the lane's first micro-batch assigns gradients, later ones add
+  kOpenGradient,       // allocate the unit's full gradient of the next lane
+  kMergeLanes,         // join the two newest partial gradients of the unit: a node of the lane tree
+  kReduce,             // reduce_scatter the unit's full gradient
+  kWaitReduce,         // the gradient shard is there; drop the full gradient; a tied matrix adds its two parts
+  kAgreeNorm,          // all_reduce: gradient norm, losses, finiteness, stop
+  kUpdate,             // the optimizer, on shards
+  kForwardOnly,        // evaluation forward of a segment; saves nothing
+  kEvaluateHead,       // the head segment, losses only
+  kAgreeLoss,          // all_reduce: losses of an evaluation batch
+  kLogits,             // the head segment for one position
+  kRehearseBroadcast,  // broadcast: of nothing that anybody reads (chaos)
 };
 std::string_view name_of(OpCode op);
 

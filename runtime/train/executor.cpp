@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "runtime/train/chaos.h"
 #include "runtime/train/program_check.h"
 
 namespace tessera {
@@ -30,6 +31,7 @@ struct Executor::Run {
   std::span<float> logits;
   float gradient_scale = 0.0F;
   bool finite = true;
+  std::int64_t rehearsed = 0;  // what a rehearsal broadcast sends
 };
 
 Executor::Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
@@ -71,7 +73,8 @@ void Executor::logits(const StepProgram& program, const StepInput& input, std::s
 }
 
 void Executor::walk(const StepProgram& program, Run& run) {
-  if (options_.check != nullptr) options_.check->begin(program, run.input.step);
+  const StepProgram& expected = run.input.expected != nullptr ? *run.input.expected : program;
+  if (options_.check != nullptr) options_.check->begin(expected, run.input.step);
   for (const Instruction& instruction : program.instructions) execute(program, instruction, run);
   if (options_.check != nullptr) options_.check->end();
 }
@@ -113,12 +116,15 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       run.tokens_work.wait(streams_.compute);
       // 1 / valid targets of the whole step, rounded once: the gradient of the mean. No targets: every loss and gradient is 0.
       const float scale = run.num_targets > 0 ? static_cast<float>(1.0 / static_cast<double>(run.num_targets)) : 0.0F;
-      add_losses(runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
-                                   model_.gradient_views(i.segment, streams_.compute), i.accumulate, scale));
+      LossSum losses = runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
+                                         model_.gradient_views(i.segment, streams_.compute), i.accumulate, scale);
+      if (options_.chaos != nullptr) options_.chaos->at_head_loss(losses);
+      add_losses(losses);
       break;
     }
     case OpCode::kOpenGradient: model_.unit(i.unit).begin_lane(streams_.compute); break;
     case OpCode::kBackward:
+      if (options_.chaos != nullptr) options_.chaos->at_backward();
       runner_.backward(i.segment, micro_batch(), model_.parameter_views(i.segment),
                        model_.gradient_views(i.segment, streams_.compute), i.accumulate);
       break;
@@ -136,6 +142,14 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       break;
     case OpCode::kAgreeLoss: agree_loss(i, run); break;
     case OpCode::kLogits: runner_.logits(run.input.logits_row, model_.parameter_views(i.segment), run.logits); break;
+    case OpCode::kRehearseBroadcast:
+      communicators_.find(i.group, i.stream)
+          .broadcast({.data = &run.rehearsed,
+                      .count = 1,
+                      .dtype = DType::kInt64,
+                      .tag = {.what = "rehearsal", .phase = i.phase, .step = run.input.step}},
+                     stream(i.stream));
+      break;
   }
 }
 

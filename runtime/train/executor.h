@@ -26,6 +26,8 @@ struct StepInput {
   double learning_rate = 0.0;    // of kUpdate
   double schedule_factor = 1.0;  // … and what the schedule makes of a rate of 1
   std::int64_t logits_row = 0;   // of kLogits
+  // What the program check compares with, where chaos makes this rank execute another program.
+  const StepProgram* expected = nullptr;
 };
 
 // … and what the ranks agreed on in it.
@@ -46,6 +48,7 @@ struct EvaluationOutcome {
   bool stop = false;  // some rank was asked to stop
 };
 
+class Chaos;
 class ProgramCheck;
 
 class Executor {
@@ -56,6 +59,8 @@ class Executor {
     bool compare_histories = false;  // of all communicators, once a step (collectives.fingerprint: step)
     // Compares the calls with the program; null: nobody does. Outlives the executor.
     ProgramCheck* check = nullptr;
+    // Deliberate faults of this rank; null: none. Outlives the executor.
+    Chaos* chaos = nullptr;
   };
   Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
            Device& device, ExecutorStreams streams, const Options& options);

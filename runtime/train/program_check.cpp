@@ -26,6 +26,16 @@ CollectiveIdentity all_reduce_of_words(std::string_view what, std::uint64_t word
   return identity;
 }
 
+CollectiveIdentity rehearsal_broadcast() {
+  CollectiveIdentity identity;
+  identity.op = CollectiveOp::kBroadcast;
+  identity.dtype = DType::kInt64;
+  identity.num_elements = 1;
+  identity.root = 0;
+  set_name(identity.what, sizeof identity.what, "rehearsal");
+  return identity;
+}
+
 CollectiveIdentity of_unit(const Instruction& i, const ShardedModel& model) {
   const UnitSpec& unit = model.unit_specs().at(static_cast<std::size_t>(i.unit));
   const ShardLayout& layout = model.unit(i.unit).layout();
@@ -54,6 +64,7 @@ CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, 
     case OpCode::kAgreeTokens: return all_reduce_of_words("tokens", 1);
     case OpCode::kAgreeNorm: return all_reduce_of_words("norm", num_norm_words(world_size));
     case OpCode::kAgreeLoss: return all_reduce_of_words("loss", num_loss_words());
+    case OpCode::kRehearseBroadcast: return rehearsal_broadcast();
     case OpCode::kUnshard:
     case OpCode::kReduce: return of_unit(i, model);
     default: throw InternalError(fmt::format("program check: {} is no collective", name_of(i.op)));
@@ -83,51 +94,44 @@ std::vector<ExpectedCall> expected_calls(const StepProgram& program, const Shard
 
 void ProgramCheck::begin(const StepProgram& program, std::int64_t step) {
   const auto [found, fresh] = programs_.try_emplace(&program);
-  Lanes& lanes = found->second;
-  if (fresh) {
-    for (const ExpectedCall& call : expected_calls(program, model_, world_size_)) {
-      lanes[{call.group, call.channel}].calls.push_back(call.identity);
-    }
-  }
-  for (auto& [name, lane] : lanes) lane.next = 0;
-  running_ = &lanes;
+  if (fresh) found->second = expected_calls(program, model_, world_size_);
+  running_ = &found->second;
+  next_ = 0;
   step_ = step;
 }
 
 void ProgramCheck::end() {
-  Lanes* const lanes = running_;
+  const std::vector<ExpectedCall>* const calls = running_;
   running_ = nullptr;
-  if (lanes == nullptr) return;
-  for (const auto& [name, lane] : *lanes) {
-    if (lane.next == lane.calls.size()) continue;
-    CollectiveIdentity missing = lane.calls[lane.next];
-    missing.step = step_;
-    throw CollectiveError(
-        fmt::format("program check on {}/{}: {} was left out", name.first, name.second, describe(missing)), kHint);
-  }
+  if (calls == nullptr || next_ == calls->size()) return;
+  ExpectedCall missing = (*calls)[next_];
+  missing.identity.step = step_;
+  throw CollectiveError(fmt::format("program check on {}/{}: {} was left out", missing.group, missing.channel,
+                                    describe(missing.identity)),
+                        kHint, FoundBy::kProgramCheck);
 }
 
 void ProgramCheck::on_call(const CollectiveCall& call) {
   if (running_ == nullptr) return;
-  const auto found = running_->find(std::pair(std::string(call.group), std::string(call.channel)));
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse = [&](const std::string& why) {
     throw CollectiveError(fmt::format("program check on {}/{}: {} {}; it was not issued", call.group, call.channel,
-                                      describe(call.identity), what),
-                          kHint);
+                                      describe(call.identity), why),
+                          kHint, FoundBy::kProgramCheck);
   };
-  if (found == running_->end() || found->second.next == found->second.calls.size()) {
-    refuse("is one call more than the program makes");
-  }
-  Lane& lane = found->second;
-  CollectiveIdentity expected = lane.calls[lane.next];
+  if (next_ == running_->size()) refuse("is one call more than the program makes");
+  const ExpectedCall& next = (*running_)[next_];
+  CollectiveIdentity expected = next.identity;
   expected.step = step_;
   expected.sequence = call.identity.sequence;
+  if (next.group != call.group || next.channel != call.channel) {
+    refuse(fmt::format("instead of {} on {}/{}", describe(expected), next.group, next.channel));
+  }
   if (std::memcmp(&expected, &call.identity, sizeof expected) != 0) {
     const std::vector<std::string> fields = differing_fields(expected, call.identity);
     refuse(fields.empty() ? fmt::format("instead of {}", name_of(expected.op))
                           : fmt::format("instead of {}", fmt::join(fields, ", ")));
   }
-  ++lane.next;
+  ++next_;
 }
 
 }  // namespace tessera

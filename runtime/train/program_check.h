@@ -39,16 +39,12 @@ class ProgramCheck {
   void on_call(const CollectiveCall& call);
 
  private:
-  struct Lane {
-    std::vector<CollectiveIdentity> calls;
-    std::size_t next = 0;
-  };
-  using Lanes = std::map<std::pair<std::string, std::string>, Lane, std::less<>>;
-
   const ShardedModel& model_;
   int world_size_;
-  std::map<const StepProgram*, Lanes> programs_;
-  Lanes* running_ = nullptr;
+  std::map<const StepProgram*, std::vector<ExpectedCall>> programs_;
+  // One thread makes all calls of a program, so they come in its order, whatever their communicators.
+  const std::vector<ExpectedCall>* running_ = nullptr;
+  std::size_t next_ = 0;
   std::int64_t step_ = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "runtime/ops/isa.h"
 #include "runtime/train/agreement.h"
 #include "runtime/train/batch_loader.h"
+#include "runtime/train/chaos.h"
 #include "runtime/train/executor.h"
 #include "runtime/train/numerics.h"
 #include "runtime/train/plan.h"
@@ -52,7 +53,11 @@ class Trainer {
         directory_(context.run_directory),
         compute_(context.device.create_stream("compute", StreamMode::kCompute)),
         gather_(context.device.create_stream("gather", StreamMode::kQueue)),
-        reduce_(context.device.create_stream("reduce", StreamMode::kQueue)) {}
+        reduce_(context.device.create_stream("reduce", StreamMode::kQueue)) {
+    if (!config_.chaos.empty()) {
+      chaos_ = std::make_shared<Chaos>(config_.chaos, context.world_rank, context.run_directory);
+    }
+  }
 
   ~Trainer() {
     // What streams still hold uses all that goes next. After an error this can take as long as their calls wait for peers.
@@ -91,6 +96,8 @@ class Trainer {
   // parallel/teardown.h has the states. On return all ranks know that all are finished; what is left is ~Trainer.
   void leave() {
     enter(TeardownState::kStreams);
+    leaving_ = true;
+    if (chaos_ != nullptr) chaos_->at_teardown();
     gather_.view().synchronize();
     reduce_.view().synchronize();
     enter(TeardownState::kPeers);
@@ -104,9 +111,28 @@ class Trainer {
     if (context_.teardown != nullptr) context_.teardown->enter(state);
   }
 
+  // Adds to the error that is being handled which deliberate fault it is the answer to.
+  void name_fault() noexcept {
+    if (chaos_ == nullptr) return;
+    const auto add = [&](Error& error, FoundBy means) {
+      if (const std::string line = chaos_->report(leaving_ ? FoundBy::kTeardown : means); !line.empty()) {
+        error.add_note(line);
+      }
+    };
+    try {
+      throw;
+    } catch (CollectiveError& error) {
+      add(error, error.found_by());
+    } catch (Error& error) {
+      add(error, FoundBy::kError);
+    } catch (...) {  // no error of ours can carry a note
+    }
+  }
+
   // Says in the collective log how this rank ended.
   void end_log(ExitCode code, std::string_view message = {}) noexcept {
-    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message);
+    // One line: what chaos has to add is for the terminal and the text log.
+    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message.substr(0, message.find('\n')));
     log::flush();
   }
 
@@ -146,7 +172,7 @@ class Trainer {
 
   CommunicatorHooks hooks() const {
     // The level is the config's, and that ranks have the same config is what the first calls find out.
-    return {.fingerprint = FingerprintLevel::kStrict, .observer = observer_, .explain = [this] {
+    return {.fingerprint = FingerprintLevel::kStrict, .observer = observer_, .faults = chaos_, .explain = [this] {
               return calls_ != nullptr ? verdict_line(directory_.path()) : std::string();
             }};
   }
@@ -190,9 +216,15 @@ class Trainer {
     if (failure) std::rethrow_exception(failure);
     if (nonce != 0) {
       directory_.check_visible(nonce);
+      if (chaos_ != nullptr) open_chaos();
       log::open_file(directory_.log(context_.world_rank));
       open_collective_log(nonce);
     }
+  }
+
+  void open_chaos() {
+    chaos_->open();
+    if (context_.on_chaos) context_.on_chaos([chaos = chaos_](FoundBy means) { return chaos->report(means); });
   }
 
   int logical_of_first() const { return context_.placement.logical_of_world.front(); }
@@ -289,7 +321,13 @@ class Trainer {
             .ignore_index = config_.loss.ignore_index,
             .clip_norm = config_.optimizer.clip_norm,
             .compare_histories = fingerprint_level(config_.collectives.fingerprint) == FingerprintLevel::kStep,
-            .check = check_.get()});
+            .check = check_.get(),
+            .chaos = chaos_.get()});
+    if (chaos_ != nullptr) {
+      std::vector<std::int64_t> shard_sizes;
+      for (int u = 0; u < model_->num_units(); ++u) shard_sizes.push_back(model_->unit(u).layout().shard_size);
+      chaos_->prepare(plan_.program, shard_sizes);
+    }
     numerics_ = make_numerics_record(config_, context_.batch, compute);
   }
 
@@ -299,6 +337,7 @@ class Trainer {
     const std::uint64_t smallest = agree_min(record, "numerics");
     const std::uint64_t largest = ~agree_min(~record, "numerics");
     reporter_->print(plan_.header(context_, data_note_, num_steps_));
+    if (chaos_ != nullptr) say(chaos_->announcement());
     if (attempt_ > 0)
       reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}",
                                    directory_.path(), attempt_));
@@ -310,6 +349,14 @@ class Trainer {
     log::info(data_log_);
     log::info("numerics: " + numerics_.json());
     reporter_->start(0, hash());
+  }
+
+  // On the terminal (rank 0) and in the log of this rank.
+  void say(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      reporter_->print(line);
+      log::info(line);
+    }
   }
 
   std::string hash() {
@@ -334,11 +381,16 @@ class Trainer {
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
       if (calls_ != nullptr) calls_->set_step(step + 1);
-      const StepOutcome outcome = executor_->train(plan_.program, {.step = step + 1,
-                                                                   .batch = &data,
-                                                                   .stop_requested = asked_to_stop(),
-                                                                   .learning_rate = rate,
-                                                                   .schedule_factor = schedule_factor(rate, step + 1)});
+      StepPrograms programs{&plan_.program, &plan_.program};
+      if (chaos_ != nullptr) programs = chaos_->begin_step(step + 1);
+      const StepOutcome outcome =
+          executor_->train(*programs.executed, {.step = step + 1,
+                                                .batch = &data,
+                                                .stop_requested = asked_to_stop(),
+                                                .learning_rate = rate,
+                                                .schedule_factor = schedule_factor(rate, step + 1),
+                                                .expected = programs.expected});
+      if (chaos_ != nullptr) chaos_->end_step();
       const double ended = monotonic_seconds();
       ++batch;
       if (!outcome.updated) {
@@ -387,10 +439,13 @@ class Trainer {
     for (const int logical : outcome.non_finite_ranks) ranks.push_back(context_.placement.world_of_logical(logical));
     std::ranges::sort(ranks);
     const std::string names = fmt::format("{}", fmt::join(ranks, ", "));
+    const std::string rehearsed = chaos_ != nullptr ? chaos_->report(FoundBy::kAgreedDecision) : "";
     if (config_.run.on_nonfinite == "stop") {
       throw AgreedError(ExitCode::kNonFinite, 0,
-                        fmt::format("step {}: loss or gradient is not finite on rank {}", step, names));
+                        fmt::format("step {}: loss or gradient is not finite on rank {}{}{}", step, names,
+                                    rehearsed.empty() ? "" : "\n", rehearsed));
     }
+    if (!rehearsed.empty()) say({rehearsed});
     if (first()) reporter_->skip(step, ranks);
     if (in_a_row >= kMaxSkipsInARow) {
       throw AgreedError(
@@ -474,6 +529,7 @@ class Trainer {
 
   void finish_samples(ExitCode code) {
     if (code == ExitCode::kDone && config_.run.sample_every > 0) sample(last_step_);
+    if (chaos_ != nullptr && first()) say(chaos_->leftover());
     reporter_->flush();
   }
 
@@ -484,6 +540,8 @@ class Trainer {
   std::optional<RunLock> lock_;  // of rank 0: the last to go
   // Destroyed in reverse: what uses a stream or a communicator goes before it.
   std::unique_ptr<CollectiveLog> calls_;
+  std::shared_ptr<Chaos> chaos_;
+  bool leaving_ = false;
   std::shared_ptr<ProgramObserver> observer_ = std::make_shared<ProgramObserver>();
   std::unique_ptr<CommunicatorSet> communicators_;
   Stream compute_, gather_, reduce_;
@@ -539,6 +597,7 @@ ExitCode run_trainer(const TrainContext& context) {
     throw;
   } catch (...) {
     // Peers do not know: nothing may be torn down here, since that would wait for them.
+    trainer.name_fault();
     const auto [code, message] = code_and_message(std::current_exception());
     trainer.end_log(code, message);
     if (context.on_fatal) context.on_fatal(std::current_exception());

@@ -42,6 +42,8 @@ struct TrainContext {
   Teardown* teardown = nullptr;
   // Told of the collective log once it is open, and nullptr before it goes. May be empty.
   std::function<void(CollectiveLog*)> on_log;
+  // Given the line on the deliberate fault behind what somebody else finds (chaos.h), where the job has any. May be empty.
+  std::function<void(std::function<std::string(FoundBy)>)> on_chaos;
 
   int world_size() const { return mesh.num_ranks(); }
 };

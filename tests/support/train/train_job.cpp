@@ -73,7 +73,8 @@ std::string write_tokens(const std::string& path, std::int64_t count, std::int64
 
 namespace {
 
-void on_threads(int world, const std::function<void(int)>& body) {
+// What each rank threw.
+std::vector<std::exception_ptr> failures_on_threads(int world, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
@@ -86,7 +87,11 @@ void on_threads(int world, const std::function<void(int)>& body) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures) {
+  return failures;
+}
+
+void on_threads(int world, const std::function<void(int)>& body) {
+  for (const std::exception_ptr& failure : failures_on_threads(world, body)) {
     if (failure) std::rethrow_exception(failure);
   }
 }
@@ -105,12 +110,17 @@ std::vector<std::string> run_job(const JobConfig& config, int world, int threads
   return lines;
 }
 
-ExitCode run_until(const JobConfig& config, int world, int threads, const std::string& run_directory,
-                   const std::function<bool(int rank)>& stop_requested) {
-  const auto factories = make_threads_world(world);
+namespace {
+
+// train() of every rank: what each threw, and the codes of those that returned.
+std::vector<std::exception_ptr> train_on_threads(const JobConfig& config, int world, int threads,
+                                                 const std::string& run_directory,
+                                                 const std::function<bool(int rank)>& stop_requested,
+                                                 std::vector<ExitCode>& codes) {
+  const auto factories = make_threads_world(world, {.timeout_seconds = config.collectives.timeout_seconds});
   const ResolvedBatch batch = resolve(config, world);
-  std::vector<ExitCode> codes(static_cast<std::size_t>(world));
-  on_threads(world, [&](int rank) {
+  codes.assign(static_cast<std::size_t>(world), ExitCode::kDone);
+  return failures_on_threads(world, [&](int rank) {
     CpuDevice device({.num_threads = threads});
     codes[static_cast<std::size_t>(rank)] =
         train({.config = config,
@@ -127,8 +137,34 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
                .progress = ProgressMode::kQuiet,
                .stop_requested = [&] { return stop_requested && stop_requested(rank); }});
   });
+}
+
+}  // namespace
+
+ExitCode run_until(const JobConfig& config, int world, int threads, const std::string& run_directory,
+                   const std::function<bool(int rank)>& stop_requested) {
+  std::vector<ExitCode> codes;
+  for (const auto& failure : train_on_threads(config, world, threads, run_directory, stop_requested, codes)) {
+    if (failure) std::rethrow_exception(failure);
+  }
   for (const ExitCode code : codes) require(code == codes.front(), "every rank ends with one code");
   return codes.front();
+}
+
+std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory) {
+  std::vector<ExitCode> codes;
+  std::vector<std::string> lines;
+  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes)) {
+    lines.emplace_back();
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      lines.back() = fmt::format("{} {}", static_cast<int>(error.exit_code()), error.line());
+    } catch (const AgreedError& error) {
+      lines.back() = fmt::format("{} {}", static_cast<int>(error.exit_code), error.what());
+    }
+  }
+  return lines;
 }
 
 std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics) {
