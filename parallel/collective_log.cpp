@@ -270,10 +270,11 @@ void CollectiveLog::beat() {
   atomic(header(data_).heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
 }
 
-void CollectiveLog::end(int exit_code, std::string_view message) {
+void CollectiveLog::end(int exit_code, std::string_view message, int culprit_world_rank) {
   const std::lock_guard lock(mutex_);
   format::Header& to = header(data_);
   message.copy(to.message, sizeof(to.message));
+  atomic(to.culprit).store(culprit_world_rank < 0 ? 0 : culprit_world_rank + 1, std::memory_order_relaxed);
   atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
   atomic(to.heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
   atomic(to.state).store(state_after(exit_code), std::memory_order_release);

@@ -83,8 +83,9 @@ class CollectiveLog {
 
   void set_step(std::int64_t step);
   void beat();
-  // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes.
-  void end(int exit_code, std::string_view message = {});
+  // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes. culprit: the world rank whose error it is,
+  // where all ranks end with the error of one; -1: not told.
+  void end(int exit_code, std::string_view message = {}, int culprit_world_rank = -1);
   // The same for a signal handler that ends the process: without a message, a lock, memory of its own or a system call.
   // Changes nothing where end() is through.
   void mark_ended(int exit_code) noexcept;
@@ -126,6 +127,7 @@ struct RankLog {
   LogState state = LogState::kRunning;
   int exit_code = 0;
   std::string message;
+  int culprit = -1;               // world rank whose error it ended with; -1: the log does not tell
   std::int64_t heartbeat_ns = 0;  // Unix time; 0: none yet
   std::int64_t step = 0;
   std::uint64_t num_added = 0;

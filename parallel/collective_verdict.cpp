@@ -92,7 +92,8 @@ class Judge {
     if (log.state == LogState::kEndedError) {
       const bool asked = log.exit_code == static_cast<int>(ExitCode::kStopped) ||
                          log.exit_code == static_cast<int>(ExitCode::kStoppedUnsaved);
-      return asked ? RankState::kEnded : RankState::kFailed;
+      if (asked) return RankState::kEnded;
+      return follows(log) ? RankState::kFollowed : RankState::kFailed;
     }
     switch (liveness) {
       case Liveness::kDead: return RankState::kDied;
@@ -101,6 +102,10 @@ class Judge {
       case Liveness::kUnknown: break;
     }
     return silent_seconds > options_.stall_seconds ? RankState::kSilent : RankState::kRunning;
+  }
+
+  bool follows(const RankLog& log) const {
+    return log.culprit >= 0 && log.culprit < verdict_.world_size && log.culprit != log.owner.world_rank;
   }
 
   // The last moment (Unix time) at which the rank is known to have lived.
@@ -128,6 +133,7 @@ class Judge {
       report.message = log.message;
       report.pid = log.owner.pid;
       report.exit_code = log.exit_code;
+      if (report.state == RankState::kFollowed) report.ended_with = log.culprit;
       report.step = log.step;
       report.num_calls = log.num_added;
       report.num_damaged = log.num_damaged;
@@ -377,7 +383,7 @@ class Judge {
     const bool lives = state == RankState::kRunning || state == RankState::kStopped || state == RankState::kSilent;
     const std::int64_t until = lives ? evidence_.now_ns : sign_of_rank_[static_cast<std::size_t>(member.rank())];
     wait.seconds = std::max(wait.seconds, static_cast<double>(until - since) * kNs);
-    wait.long_enough |= state == RankState::kFailed;
+    wait.long_enough |= state == RankState::kFailed || state == RankState::kFollowed;
   }
 
   void add_absent(Wait& wait, const Channel& channel, std::size_t position) {
@@ -537,15 +543,17 @@ class Judge {
       return report.state == RankState::kDied || report.state == RankState::kSilent ||
              report.state == RankState::kNoLog;
     };
-    const auto failed = [](const RankReport& report) { return report.state == RankState::kFailed; };
-    const auto failed_alone = [](const RankReport& report) {
+    const auto failed = [](const RankReport& report) {
+      return report.state == RankState::kFailed || report.state == RankState::kFollowed;
+    };
+    const auto failed_alone = [&](const RankReport& report) {
       // A collective error is what a rank says when another one is the cause.
-      return report.state == RankState::kFailed && report.exit_code != static_cast<int>(ExitCode::kCollective);
+      return failed(report) && report.exit_code != static_cast<int>(ExitCode::kCollective);
     };
     const auto stopped = [](const RankReport& report) { return report.state == RankState::kStopped; };
 
     if (!verdict_.divergences.empty()) return set(Outcome::kMismatch, minority());
-    if (auto ranks = ranks_where(failed_alone); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (auto ranks = ranks_where(failed_alone); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
     const auto died = ranks_where([](const RankReport& report) { return report.state == RankState::kDied; });
     if (died.size() == verdict_.ranks.size()) {
       // Killed together, or one first and its launcher took the others along: only a wait that lasted tells.
@@ -553,11 +561,22 @@ class Judge {
       return set(Outcome::kMissing, lasted ? roots_ : std::vector<int>{});
     }
     if (auto ranks = roots_where(is_lost); !ranks.empty()) return set(Outcome::kMissing, std::move(ranks));
-    if (auto ranks = roots_where(failed); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (auto ranks = roots_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
     if (auto ranks = ranks_where(is_lost); !ranks.empty()) return set(Outcome::kMissing, std::move(ranks));
     if (auto ranks = ranks_where(stopped); !ranks.empty()) return set(Outcome::kStalled, std::move(ranks));
     if (!verdict_.waits.empty() && verdict_.waits.front().long_enough) return set(Outcome::kStalled, roots_);
-    if (auto ranks = ranks_where(failed); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (auto ranks = ranks_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
+  }
+
+  // The ranks whose errors these ranks ended with, in their order.
+  std::vector<int> origins(const std::vector<int>& ranks) const {
+    std::vector<int> result;
+    for (const int rank : ranks) {
+      const int other = verdict_.ranks[static_cast<std::size_t>(rank)].ended_with;
+      const int origin = other >= 0 ? other : rank;
+      if (std::find(result.begin(), result.end(), origin) == result.end()) result.push_back(origin);
+    }
+    return result;
   }
 
   // Who differs from most; nobody where the first side is no larger than the second.

@@ -28,7 +28,8 @@ enum class RankState : std::uint8_t {
   kDied,     // the process is gone and did not say how it ended
   kEnded,    // well, or because somebody asked it to stop
   kFailed,
-  kNoLog,  // no log that can be read
+  kFollowed,  // ended with the error of another rank, as all ranks agreed
+  kNoLog,     // no log that can be read
 };
 std::string_view name_of(RankState state);
 
@@ -75,6 +76,7 @@ struct RankReport {
   std::string host, message;  // message: of a rank that failed, or why there is no log
   std::int64_t pid = 0;
   int exit_code = 0;
+  int ended_with = -1;  // of kFollowed: the rank whose error it was
   std::int64_t step = 0;
   std::uint64_t num_calls = 0;
   double silent_seconds = 0;  // since its last sign of life

@@ -132,6 +132,13 @@ TEST_F(CollectiveLogFile, HowItEndedIsRead) {
   EXPECT_EQ(failed.state, LogState::kEndedError);
   EXPECT_EQ(failed.exit_code, 6);
   EXPECT_EQ(failed.message, std::string(512, 'm'));
+  EXPECT_EQ(failed.culprit, -1);
+  for (const int culprit : {0, 1}) {
+    CollectiveLog::create(path(), owner_of_rank(1, 2), 8)->end(3, "data", culprit);
+    EXPECT_EQ(read_collective_log(path()).culprit, culprit);
+  }
+  CollectiveLog::create(path(), owner_of_rank(1, 2), 8)->end(3, "data", 2);  // of two ranks
+  EXPECT_EQ(read_collective_log(path()).culprit, -1);
 }
 
 CollectiveLog* interrupted = nullptr;

@@ -387,6 +387,34 @@ TEST(Verdict, ARefusedCallIsTheFaultOfTheRankThatRefusedIt) {
   EXPECT_EQ(verdict.culprits, (Ranks{1}));
 }
 
+TEST(Verdict, OfRanksThatAgreedToEndOnlyTheOneWithTheErrorFailed) {
+  SyntheticRun run = run_of(4);
+  const std::string message = "data/train.bin: id 9 outside the vocabulary";
+  for (int rank = 0; rank < 4; ++rank) {
+    end(run, rank, 3, message);
+    run.log(rank).culprit = 2;
+  }
+  Verdict verdict = judge(run.evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::kFailed);
+  EXPECT_EQ(verdict.culprits, (Ranks{2}));
+  EXPECT_EQ(verdict.ranks[2].state, RankState::kFailed);
+  EXPECT_EQ(verdict.ranks[2].ended_with, -1);
+  EXPECT_EQ(verdict.ranks[3].state, RankState::kFollowed);
+  EXPECT_EQ(verdict.ranks[3].ended_with, 2);
+  EXPECT_EQ(verdict.line(), "rank 2 (hostA) ended with exit code 3 in step 7, ranks 0, 1, 3 with it: " + message);
+  EXPECT_NE(verdict.text().find("rank 3 (hostA, pid 1003): ended with it, step 7, 2 calls, the error of rank 2, exit "
+                                "code 3\n"),
+            std::string::npos)
+      << verdict.text();
+
+  // It was killed before it could write that down: the others know.
+  run.log(2).state = LogState::kRunning;
+  verdict = judge(run.evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::kFailed);
+  EXPECT_EQ(verdict.culprits, (Ranks{2}));
+  EXPECT_EQ(verdict.line(), "rank 2 (hostA) ended with exit code 3 in step 7, ranks 0, 1, 3 with it: " + message);
+}
+
 TEST(Verdict, ATimeOutIsAStallOfTheRankThatDidNotCome) {
   SyntheticRun run = run_of(3);
   run.gather(0, "block.1", 1, 1);
