@@ -62,6 +62,7 @@ class Judge {
 
   Verdict run() {
     require(evidence_.logs.size() == evidence_.liveness.size(), "verdict: one liveness per log");
+    require(options_.silence_seconds > 0, "verdict: a heartbeat has an age");
     for (const RankLog& log : evidence_.logs) verdict_.world_size = std::max(verdict_.world_size, log.owner.world_size);
     verdict_.unreadable = evidence_.unreadable;
     verdict_.ignored = evidence_.ignored;
@@ -101,7 +102,7 @@ class Judge {
       case Liveness::kRunning: return RankState::kRunning;
       case Liveness::kUnknown: break;
     }
-    return silent_seconds > options_.stall_seconds ? RankState::kSilent : RankState::kRunning;
+    return silent_seconds > options_.silence_seconds ? RankState::kSilent : RankState::kRunning;
   }
 
   bool follows(const RankLog& log) const {
@@ -537,11 +538,22 @@ class Judge {
     verdict_.culprits = std::move(culprits);
   }
 
+  // An old heartbeat says little: a silent rank that waits for another one did not begin it, nor does it where a rank
+  // that is known to live is waited for. One in a circle of waits may have died there.
+  bool silence_explains(const RankReport& report) const {
+    const bool in_cycle =
+        std::find(verdict_.cycle.begin(), verdict_.cycle.end(), report.world_rank) != verdict_.cycle.end();
+    if (!in_cycle && !waits_of_rank_[static_cast<std::size_t>(report.world_rank)].empty()) return false;
+    return std::none_of(roots_.begin(), roots_.end(), [&](int rank) {
+      return state_of(rank) == RankState::kRunning || state_of(rank) == RankState::kStopped;
+    });
+  }
+
   // The causes in the order in which one explains the others.
   void decide() {
-    const auto is_lost = [](const RankReport& report) {
-      return report.state == RankState::kDied || report.state == RankState::kSilent ||
-             report.state == RankState::kNoLog;
+    const auto is_lost = [&](const RankReport& report) {
+      return report.state == RankState::kDied || report.state == RankState::kNoLog ||
+             (report.state == RankState::kSilent && silence_explains(report));
     };
     const auto failed = [](const RankReport& report) {
       return report.state == RankState::kFailed || report.state == RankState::kFollowed;

@@ -90,7 +90,10 @@ struct RankReport {
 };
 
 struct JudgeOptions {
-  double stall_seconds = 30;  // a wait of a running job that is no longer than this is ordinary
+  double stall_seconds = 30;  // a wait of a running job that is no longer than this is ordinary; 0: every wait counts
+  // A rank whose process cannot be probed and whose last sign of life is older is silent. Never 0: a thread of each rank
+  // writes a heartbeat some times a second, but other hosts see it only when their file system shows it.
+  double silence_seconds = 120;
 };
 
 struct Verdict {

@@ -353,14 +353,63 @@ TEST(Verdict, ARankOfAnotherHostIsJudgedByItsHeartbeat) {
   SyntheticRun run = run_of(2);
   run.log(1).owner.host = "hostB";
   run.liveness(1) = Liveness::kUnknown;
-  run.now(20);
+  run.now(120);
   EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
-  run.now(100);
+  EXPECT_EQ(judge(run.evidence, {.stall_seconds = 0}).outcome, Outcome::kOk);
+  run.now(150);
   const Verdict verdict = judge(run.evidence);
   EXPECT_EQ(verdict.outcome, Outcome::kMissing);
-  EXPECT_EQ(verdict.line().substr(0, 61), "rank 1 (hostB, pid 1001) gave no sign of life for 99 s; last ");
+  EXPECT_EQ(verdict.line().substr(0, 62), "rank 1 (hostB, pid 1001) gave no sign of life for 149 s; last ");
   run.log(1).heartbeat_ns = SyntheticRun::kStart + 95'000'000'000;
   EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
+  EXPECT_EQ(judge(run.evidence, {.silence_seconds = 40}).outcome, Outcome::kMissing);
+  EXPECT_THROW(judge(run.evidence, {.silence_seconds = 0}), InternalError);
+}
+
+// Ranks 0 and 1 on hostA, from where it is judged, 2 and 3 on hostB. All but rank 1 wait in the third call.
+SyntheticRun two_hosts() {
+  SyntheticRun run = run_of(4);
+  for (const int rank : {0, 2, 3}) run.gather(rank, "block.1", 1, 1);
+  for (const int rank : {2, 3}) {
+    run.log(rank).owner.host = "hostB";
+    run.liveness(rank) = Liveness::kUnknown;
+  }
+  return run;
+}
+
+TEST(Verdict, RanksOfAnotherHostThatWaitAreNotTheCause) {
+  for (const Liveness of_rank_1 : {Liveness::kRunning, Liveness::kStopped}) {
+    SyntheticRun run = two_hosts();
+    run.liveness(1) = of_rank_1;
+    for (const double now : {11.0, 500.0}) {  // their heartbeats young and old
+      run.now(now);
+      const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+      EXPECT_EQ(verdict.outcome, Outcome::kStalled) << verdict.line();
+      EXPECT_EQ(verdict.culprits, (Ranks{1}));
+    }
+  }
+}
+
+TEST(Verdict, ASilentRankIsNotTheCauseWhereALivingOneIsWaitedFor) {
+  SyntheticRun run = two_hosts();
+  // Rank 3 is in nothing as far as its log is seen here.
+  run.log(3).calls.pop_back();
+  --run.log(3).communicators[0].num_started;
+  run.now(500);
+  const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+  EXPECT_EQ(verdict.outcome, Outcome::kStalled);
+  EXPECT_EQ(verdict.culprits, (Ranks{1, 3}));
+}
+
+TEST(Verdict, ASilentRankThatAllOthersWaitForIsMissing) {
+  SyntheticRun run = two_hosts();
+  run.gather(1, "block.1", 1, 1);
+  run.log(3).calls.pop_back();
+  --run.log(3).communicators[0].num_started;
+  run.now(500);
+  const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+  EXPECT_EQ(verdict.outcome, Outcome::kMissing);
+  EXPECT_EQ(verdict.culprits, (Ranks{3}));
 }
 
 TEST(Verdict, AnErrorOfItsOwnIsTheCauseOfThoseThatFollow) {
