@@ -147,13 +147,31 @@ class Judge {
       }
       if (finished != nullptr) report.last_finished = named(log, *finished);
     }
+    verdict_.starting = is_starting();
     for (RankReport& report : verdict_.ranks) {
-      if (report.state == RankState::kNoLog) report.message = "no collective log";
+      if (report.state == RankState::kNoLog)
+        report.message = verdict_.starting ? "no collective log yet" : "no collective log";
     }
     for (const UnreadableLog& log : evidence_.unreadable) {
       if (log.world_rank >= 0 && log.world_rank < verdict_.world_size) report_of(log.world_rank).message = log.reason;
     }
   }
+
+  // Ranks create their logs one after the other, and other hosts see a new file later still. Where one has ended or died,
+  // nobody is about to begin.
+  bool is_starting() const {
+    std::int64_t newest = 0;
+    for (const RankLog& log : evidence_.logs) newest = std::max(newest, log.owner.unix_ns);
+    bool missing = false;
+    for (const RankReport& report : verdict_.ranks) {
+      missing |= report.state == RankState::kNoLog;
+      if (report.state == RankState::kDied || report.state == RankState::kEnded || report.state == RankState::kFailed ||
+          report.state == RankState::kFollowed)
+        return false;
+    }
+    return missing && static_cast<double>(evidence_.now_ns - newest) * kNs <= options_.silence_seconds;
+  }
+  bool is_starting(int rank) const { return verdict_.starting && state_of(rank) == RankState::kNoLog; }
 
   static NamedCall named(const RankLog& log, const LoggedCall& call) {
     const LoggedCommunicator& communicator = log.communicators[static_cast<std::size_t>(call.communicator)];
@@ -396,7 +414,11 @@ class Judge {
       wait.absent.push_back(rank);
     }
     // Who will not come need not be waited for until it is a stall.
-    wait.long_enough |= rank < 0 || state_of(rank) != RankState::kRunning;
+    if (rank < 0) {
+      wait.long_enough |= !verdict_.starting;
+    } else {
+      wait.long_enough |= state_of(rank) != RankState::kRunning && !is_starting(rank);
+    }
   }
 
   void add(Wait wait) {
@@ -552,7 +574,7 @@ class Judge {
   // The causes in the order in which one explains the others.
   void decide() {
     const auto is_lost = [&](const RankReport& report) {
-      return report.state == RankState::kDied || report.state == RankState::kNoLog ||
+      return report.state == RankState::kDied || (report.state == RankState::kNoLog && !verdict_.starting) ||
              (report.state == RankState::kSilent && silence_explains(report));
     };
     const auto failed = [](const RankReport& report) {
@@ -576,8 +598,18 @@ class Judge {
     if (auto ranks = roots_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
     if (auto ranks = ranks_where(is_lost); !ranks.empty()) return set(Outcome::kMissing, std::move(ranks));
     if (auto ranks = ranks_where(stopped); !ranks.empty()) return set(Outcome::kStalled, std::move(ranks));
-    if (!verdict_.waits.empty() && verdict_.waits.front().long_enough) return set(Outcome::kStalled, roots_);
+    if (verdict_.starting) std::erase_if(roots_, [&](int rank) { return is_starting(rank); });
+    if (is_stalled()) return set(Outcome::kStalled, roots_);
     if (auto ranks = ranks_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
+  }
+
+  // A wait for a rank that is about to create its log is none.
+  bool is_stalled() const {
+    if (!roots_.empty() || !verdict_.cycle.empty()) return true;
+    return std::any_of(verdict_.waits.begin(), verdict_.waits.end(), [&](const Wait& wait) {
+      const bool for_starting = verdict_.starting && (!wait.absent.empty() || wait.num_unknown_absent > 0);
+      return wait.long_enough && !for_starting;
+    });
   }
 
   // The ranks whose errors these ranks ended with, in their order.

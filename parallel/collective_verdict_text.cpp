@@ -182,6 +182,14 @@ std::string ok_line(const Verdict& verdict) {
       static_cast<std::size_t>(std::count_if(verdict.ranks.begin(), verdict.ranks.end(), [](const RankReport& report) {
         return report.state == RankState::kRunning;
       }));
+  if (verdict.starting) {
+    std::vector<int> missing;
+    for (const RankReport& report : verdict.ranks) {
+      if (report.state == RankState::kNoLog) missing.push_back(report.world_rank);
+    }
+    return fmt::format("starting: {} of {} running, {} without a log yet", num_running,
+                       count_of(verdict.ranks.size(), "rank"), text_of_ranks(missing));
+  }
   const std::string doing = num_running == 0 ? "ended"
                             : num_running == verdict.ranks.size()
                                 ? "running"

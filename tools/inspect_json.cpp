@@ -83,6 +83,7 @@ std::string to_json(const Verdict& verdict) {
   Json object{{"verdict", name_of(verdict.outcome)},
               {"summary", verdict.line()},
               {"world_size", verdict.world_size},
+              {"starting", verdict.starting},
               {"culprits", verdict.culprits},
               {"cycle", verdict.cycle},
               {"divergences", Json::array()},

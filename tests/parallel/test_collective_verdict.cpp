@@ -338,7 +338,7 @@ TEST(Verdict, ARankWithoutALogIsMissing) {
   run.gather(1, "block.1", 1, 1);
   run.evidence.logs.pop_back();
   run.evidence.liveness.pop_back();
-  run.now(2);
+  run.now(121);
   Verdict verdict = judge(run.evidence);
   EXPECT_EQ(verdict.outcome, Outcome::kMissing);
   EXPECT_EQ(verdict.culprits, (Ranks{2}));
@@ -347,6 +347,49 @@ TEST(Verdict, ARankWithoutALogIsMissing) {
   run.evidence.unreadable.push_back({2, "x/rank-00002.log", "collective log x/rank-00002.log: is empty"});
   verdict = judge(run.evidence);
   EXPECT_EQ(verdict.line().substr(0, 50), "rank 2: collective log x/rank-00002.log: is empty;");
+}
+
+TEST(Verdict, ARunWhoseRanksCreateTheirLogsIsStarting) {
+  SyntheticRun run = run_of(4);
+  run.gather(0, "block.1", 1, 1);
+  run.gather(1, "block.1", 1, 1);
+  for (int rank = 2; rank < 4; ++rank) {
+    run.evidence.logs.pop_back();
+    run.evidence.liveness.pop_back();
+  }
+  run.log(1).owner.unix_ns += 10'000'000'000;  // the newest
+  run.log(1).owner.monotonic_ns += 10'000'000'000;
+  const JudgeOptions at_once{.stall_seconds = 0};
+  for (const double now : {2.0, 129.0}) {
+    run.now(now);
+    for (const Verdict& verdict : {judge(run.evidence), judge(run.evidence, at_once)}) {
+      EXPECT_EQ(verdict.outcome, Outcome::kOk);
+      EXPECT_FALSE(verdict.trouble());
+      EXPECT_EQ(verdict.culprits, Ranks{});
+      EXPECT_EQ(verdict.line(), "starting: 2 of 4 ranks running, ranks 2, 3 without a log yet");
+    }
+  }
+  run.now(131);
+  for (const Verdict& verdict : {judge(run.evidence), judge(run.evidence, at_once)}) {
+    EXPECT_EQ(verdict.outcome, Outcome::kMissing);
+    EXPECT_TRUE(verdict.trouble());
+    EXPECT_EQ(verdict.culprits, (Ranks{2, 3}));
+  }
+}
+
+TEST(Verdict, WhereARankHasDiedNobodyIsAboutToStart) {
+  SyntheticRun run = run_of(3);
+  run.evidence.logs.pop_back();
+  run.evidence.liveness.pop_back();
+  run.now(2);
+  EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
+  run.liveness(1) = Liveness::kStopped;
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{1}));
+  run.liveness(1) = Liveness::kDead;
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{1, 2}));
+  run.liveness(1) = Liveness::kRunning;
+  end(run, 0, 0);
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{2}));
 }
 
 TEST(Verdict, ARankOfAnotherHostIsJudgedByItsHeartbeat) {
