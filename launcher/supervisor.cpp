@@ -16,6 +16,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <vector>
 
 #include "launcher/stop_signal.h"
@@ -24,6 +27,7 @@
 namespace tessera {
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -32,6 +36,9 @@ using std::chrono::seconds;
 constexpr seconds kRepeat{1};
 // From SIGTERM, which lets mpirun end its ranks on every host, to SIGKILL.
 constexpr seconds kPatience{5};
+// How long mpirun may outlive its ranks of this host. They leave MPI together; but after an abort it waits for daemons of hosts
+// that nobody reaches any longer.
+constexpr seconds kAfterTheRanks{15};
 constexpr int kCommandNotRun = 127;
 
 // Signals that are delivered through a descriptor while it lives.
@@ -108,6 +115,36 @@ std::string explain(int code, const LaunchLine& line) {
                      code, line.str());
 }
 
+// Processes of a program among the children of mpirun, which may have others: what it starts daemons with.
+class Ranks {
+ public:
+  Ranks(pid_t mpirun, const LaunchLine& line) : mpirun_(mpirun) {
+    for (const std::string& word : line.arguments) {
+      std::error_code ignored;
+      if (const fs::path path = fs::canonical(word, ignored); !path.empty()) programs_.push_back(path);
+    }
+  }
+
+  // Where the kernel does not list children: none, which is never the end of anything.
+  bool any() const {
+    std::error_code code;
+    for (fs::directory_iterator task(fmt::format("/proc/{}/task", mpirun_), code), end; !code && task != end;
+         task.increment(code)) {
+      std::ifstream children(task->path() / "children");
+      for (pid_t child = 0; children >> child;) {
+        std::error_code gone;
+        const fs::path program = fs::read_symlink(fmt::format("/proc/{}/exe", child), gone);
+        if (!gone && std::find(programs_.begin(), programs_.end(), program) != programs_.end()) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  pid_t mpirun_;
+  std::vector<fs::path> programs_;
+};
+
 void say(const std::string& text) {
   std::fputs((text + "\n").c_str(), stderr);
   std::fflush(stderr);
@@ -126,14 +163,16 @@ int run_job(const LaunchLine& line) {
   const SignalQueue signals;
   const pid_t mpirun = start(line, signals.before());
   if (mpirun < 0) throw DeviceError(fmt::format("launch: cannot start a process: {}", std::strerror(errno)));
-  bool stopping = false, killing = false;
-  Clock::time_point repeat_at, kill_at;
+  const Ranks ranks(mpirun, line);
+  bool stopping = false, killing = false, left = false, had_ranks = false;
+  Clock::time_point repeat_at, kill_at, look_at = Clock::now(), ranks_at;
   for (;;) {
     int status = 0;
     const pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
     if (ended == mpirun) {
       const int code = code_of(status);
-      if (!stopping && !is_ours(code)) say(explain(code, line));
+      if (!stopping && !left && !is_ours(code)) say(explain(code, line));
+      if (left) return static_cast<int>(ExitCode::kCollective);
       return killing ? static_cast<int>(ExitCode::kStoppedUnsaved) : job_exit_code(code, stopping);
     }
     const int signal = signals.next(milliseconds(200));
@@ -154,6 +193,17 @@ int run_job(const LaunchLine& line) {
     if (stopping && !killing && now >= repeat_at) {
       ::kill(mpirun, SIGUSR1);
       repeat_at = now + kRepeat;
+    }
+    if (!killing && !left && now >= look_at) {
+      look_at = now + seconds(1);
+      if (ranks.any()) {
+        had_ranks = true;
+        ranks_at = now;
+      } else if (had_ranks && now - ranks_at > kAfterTheRanks) {
+        say("launch: mpirun does not end although its ranks of this host did, and is killed; hint: is a host cut off?");
+        left = true;
+        ::kill(-mpirun, SIGKILL);  // it is busy with an abort already: asked once more, it crashes
+      }
     }
     if (killing && now >= kill_at) {
       ::kill(-mpirun, SIGKILL);

@@ -7,7 +7,7 @@ namespace tessera {
 
 // Starts the line and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 become a request to the ranks to stop (mpirun
 // passes SIGUSR1 on, while it answers the others by killing the ranks a second later); a second SIGINT or SIGTERM ends
-// mpirun and its ranks. A SIGHUP that was ignored when this process started (nohup) stays ignored. Returns the job's
+// mpirun and its ranks. An mpirun that does not end after its ranks of this host, as where another host is cut off, is killed. A SIGHUP that was ignored when this process started (nohup) stays ignored. Returns the job's
 // exit code: 130 where it ended after a stop was asked for and no rank said otherwise, 4 where a rank was lost to a
 // signal.
 int run_job(const LaunchLine& line);

@@ -62,11 +62,12 @@ void drop_earlier_starts(Evidence& evidence) {
 
 }  // namespace
 
-Liveness probe(const LogOwner& owner) {
+Liveness probe(const LogOwner& owner, const std::string& proc) {
   if (owner.pid_domain == 0 || owner.pid_domain != pid_domain()) return Liveness::kUnknown;
-  const auto process = process_state(owner.pid);
-  // Another start time: the pid belongs to somebody else by now.
-  if (!process || process->start_time != owner.process_start) return Liveness::kDead;
+  const auto process = process_state(owner.pid, proc);
+  // Whoever has the pid may be another process by now; without its start time nobody can tell.
+  if (!process) return may_exist(owner.pid) ? Liveness::kUnknown : Liveness::kDead;
+  if (process->start_time != owner.process_start) return Liveness::kDead;
   switch (process->state) {
     case 'Z':
     case 'X': return Liveness::kDead;
@@ -76,11 +77,11 @@ Liveness probe(const LogOwner& owner) {
   }
 }
 
-Evidence gather_evidence(const std::string& run_directory) {
+Evidence gather_evidence(const std::string& run_directory, const EvidenceOptions& options) {
   const std::string folder = run_directory + "/collectives";
   const auto paths = logs_in(folder);
   if (paths.empty()) throw DataError(fmt::format("collective logs {}: no rank-RRRRR.log in it", folder));
-  const std::uint64_t calls_per_log = std::max(kMaxCalls / paths.size(), kMinCallsPerLog);
+  const std::uint64_t calls_per_log = std::min(options.max_calls, std::max(kMaxCalls / paths.size(), kMinCallsPerLog));
   Evidence evidence;
   evidence.logs.reserve(paths.size());
   for (const auto& [rank, path] : paths) {

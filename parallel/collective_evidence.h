@@ -10,7 +10,7 @@
 namespace tessera {
 
 enum class Liveness : std::uint8_t {
-  kUnknown,  // of another machine or pid namespace: only its heartbeat speaks
+  kUnknown,  // of another machine or pid namespace, or hidden by /proc: only its heartbeat speaks
   kRunning,
   kStopped,  // by a signal or a debugger
   kDead,
@@ -29,11 +29,17 @@ struct Evidence {
   std::int64_t now_ns = 0;           // Unix time of reading
 };
 
-// Looks for the process that writes the log.
-Liveness probe(const LogOwner& owner);
+// Looks for the process that writes the log. proc: see process_state.
+Liveness probe(const LogOwner& owner, const std::string& proc = "/proc");
+
+struct EvidenceOptions {
+  std::uint64_t max_calls = kMaxLogCapacity;  // of each log, its newest
+};
+// For ranks of a running job, which may all look at once: 108 KiB of each log. What began more calls ago is not seen.
+inline constexpr EvidenceOptions kEvidenceDuringRun{.max_calls = 512};
 
 // Reads collectives/rank-*.log of a run directory. DataError where there is no such folder, no log in it, or none that can
-// be read. Of very many ranks only the newest calls of each are kept, so that memory stays below about a gigabyte.
-Evidence gather_evidence(const std::string& run_directory);
+// be read. Of very many ranks fewer calls than max_calls are kept, so that memory stays below about a gigabyte.
+Evidence gather_evidence(const std::string& run_directory, const EvidenceOptions& options = {});
 
 }  // namespace tessera

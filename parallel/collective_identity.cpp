@@ -19,6 +19,11 @@ bool reduces(CollectiveOp op) {
   return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter;
 }
 
+int rank_name(int member, std::span<const int> world_ranks) {
+  return member >= 0 && member < static_cast<int>(world_ranks.size()) ? world_ranks[static_cast<std::size_t>(member)]
+                                                                      : member;
+}
+
 std::string rank_names(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
@@ -82,23 +87,35 @@ std::uint64_t fingerprint_of(std::uint64_t group_hash, const CollectiveIdentity&
   return hash == 0 ? 1 : hash;
 }
 
+std::uint64_t extend_layout(std::uint64_t layout, std::span<const std::uint64_t> counts) {
+  return hash_bytes(counts.data(), counts.size_bytes(), layout + 1);
+}
+
+bool calls_match(const CollectiveIdentity& a, const CollectiveIdentity& b) {
+  CollectiveIdentity normal = b;
+  if (is_message(a.op) && is_message(b.op)) normal.op = a.op;
+  return std::memcmp(&a, &normal, sizeof a) == 0;
+}
+
 std::uint64_t extend_chain(std::uint64_t chain, std::uint64_t fingerprint) {
   return mix64(chain + 0x9e3779b97f4a7c15ULL + mix64(fingerprint));
 }
 
-std::string describe(const CollectiveIdentity& identity) {
+std::string describe(const CollectiveIdentity& identity, std::span<const int> world_ranks) {
   std::string text = fmt::format("{} {} {}, step {}", name_of(identity.op), identity.what_view(), identity.phase_view(),
                                  identity.step);
   if (identity.micro_batch >= 0) text += fmt::format(", micro {}", identity.micro_batch);
-  if (is_message(identity.op)) text += fmt::format(", {} → {}", identity.root, identity.peer);
-  if (identity.op == CollectiveOp::kBroadcast) text += fmt::format(", root {}", identity.root);
+  if (is_message(identity.op))
+    text += fmt::format(", {} → {}", rank_name(identity.root, world_ranks), rank_name(identity.peer, world_ranks));
+  if (identity.op == CollectiveOp::kBroadcast) text += fmt::format(", root {}", rank_name(identity.root, world_ranks));
   if (identity.op == CollectiveOp::kBarrier) return text;
   text += fmt::format(", {} {}", identity.num_elements, name_of(identity.dtype));
   if (reduces(identity.op)) text += fmt::format(" {}", name_of(identity.reduce));
   return text;
 }
 
-std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other) {
+std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other,
+                                          std::span<const int> world_ranks) {
   std::vector<std::string> fields;
   const bool messages = is_message(mine.op) && is_message(other.op);
   if (mine.op != other.op && !messages) fields.push_back(fmt::format("op {}", name_of(mine.op)));
@@ -107,10 +124,11 @@ std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const 
   if (mine.num_elements != other.num_elements) {
     fields.push_back(fmt::format("count {}", mine.num_elements));
   } else if (mine.layout != other.layout) {
-    fields.push_back(fmt::format("layout {}", hex64(mine.layout)));
+    fields.push_back(fmt::format("{} {}", mine.what_view() == kHistoryName ? "history" : "layout", hex64(mine.layout)));
   }
-  if (mine.root != other.root) fields.push_back(fmt::format("{} {}", messages ? "sender" : "root", mine.root));
-  if (mine.peer != other.peer) fields.push_back(fmt::format("receiver {}", mine.peer));
+  if (mine.root != other.root)
+    fields.push_back(fmt::format("{} {}", messages ? "sender" : "root", rank_name(mine.root, world_ranks)));
+  if (mine.peer != other.peer) fields.push_back(fmt::format("receiver {}", rank_name(mine.peer, world_ranks)));
   if (mine.what_view() != other.what_view() || mine.phase_view() != other.phase_view()) {
     fields.push_back(fmt::format("tag {} {}", mine.what_view(), mine.phase_view()));
   }
@@ -119,21 +137,20 @@ std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const 
   return fields;
 }
 
-std::string describe_sides(const std::vector<int>& world_ranks, const std::vector<CollectiveIdentity>& identities) {
+std::string describe_sides(std::span<const int> side_ranks, std::span<const CollectiveIdentity> identities,
+                           std::span<const int> world_ranks) {
   struct Side {
     std::vector<int> ranks;
     const CollectiveIdentity* identity;
   };
   std::vector<Side> sides;
   for (std::size_t i = 0; i < identities.size(); ++i) {
-    const auto same = std::find_if(sides.begin(), sides.end(), [&](const Side& side) {
-      return side.identity->sequence == identities[i].sequence &&
-             differing_fields(*side.identity, identities[i]).empty();
-    });
+    const auto same = std::find_if(sides.begin(), sides.end(),
+                                   [&](const Side& side) { return calls_match(*side.identity, identities[i]); });
     if (same == sides.end()) {
-      sides.push_back({{world_ranks[i]}, &identities[i]});
+      sides.push_back({{side_ranks[i]}, &identities[i]});
     } else {
-      same->ranks.push_back(world_ranks[i]);
+      same->ranks.push_back(side_ranks[i]);
     }
   }
   for (Side& side : sides) std::sort(side.ranks.begin(), side.ranks.end());
@@ -143,10 +160,10 @@ std::string describe_sides(const std::vector<int>& world_ranks, const std::vecto
   std::string text;
   for (const Side& side : sides) {
     if (&side == &sides.front()) {
-      text = fmt::format("{}: {}", rank_names(side.ranks), describe(*side.identity));
+      text = fmt::format("{}: {}", rank_names(side.ranks), describe(*side.identity, world_ranks));
       continue;
     }
-    std::vector<std::string> fields = differing_fields(*side.identity, *sides.front().identity);
+    std::vector<std::string> fields = differing_fields(*side.identity, *sides.front().identity, world_ranks);
     if (side.identity->sequence != sides.front().identity->sequence) {
       fields.push_back(fmt::format("call {}", side.identity->sequence));
     }

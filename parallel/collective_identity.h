@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,7 @@ struct CollectiveIdentity {
   std::uint64_t sequence = 0;
   // Elements: the shard of an all_gather, the whole input of a reduce_scatter.
   std::uint64_t num_elements = 0;
-  // A hash of how a reduce_scatter cuts its input (parts and counts per rank); 0 for other ops.
+  // A hash of how a reduce_scatter cuts its input (extend_layout), or of the history that a comparison is about; 0 otherwise.
   std::uint64_t layout = 0;
   std::int64_t step = 0;
   std::int32_t micro_batch = -1;  // -1: none
@@ -52,18 +53,29 @@ std::uint64_t extend_chain(std::uint64_t chain, std::uint64_t fingerprint);
 // Of the name ("dp:0"), the channel (the stream's name, since a group may have several communicators) and the size.
 std::uint64_t collective_group_hash(std::string_view group, std::string_view channel, int size);
 
+// Adds a part of a reduce_scatter, by its counts per rank, to the hash of the parts before it (0: none).
+std::uint64_t extend_layout(std::uint64_t layout, std::span<const std::uint64_t> counts);
+// Whether two members make the same call: all fields, of a send and its receive all but the op.
+bool calls_match(const CollectiveIdentity& a, const CollectiveIdentity& b);
+
 // Cuts and pads a name into a fixed field (see CollectiveIdentity::what).
 void set_name(char* field, std::size_t bytes, std::string_view name);
 
-// "all_gather block.3 forward, step 7, micro 0, 1024 fp32": one call in a message.
-std::string describe(const CollectiveIdentity& identity);
+// "all_gather block.3 forward, step 7, micro 0, 1024 fp32": one call in a message. world_ranks: of the members, so that roots and peers are named
+// as the user knows them; where empty they are group ranks.
+std::string describe(const CollectiveIdentity& identity, std::span<const int> world_ranks = {});
 // The fields in which two calls differ, each "name value" of `mine`: {"op all_gather", "count 1024", "tag block.3 forward"}.
 // Empty where they match. Sequence numbers are not compared: that is where the caller looked.
-std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other);
+std::vector<std::string> differing_fields(const CollectiveIdentity& mine, const CollectiveIdentity& other,
+                                          std::span<const int> world_ranks = {});
+
+// What Communicator::compare_history compares, as a call of its own.
+inline constexpr std::string_view kHistoryName = "history";
 
 // One call as its members made it: "rank 0: all_gather block.2 forward, step 7, 1024 fp32; rank 1: tag block.3 forward". Who says the same is
 // one side, the larger first, the lower rank first where they are equal; every other side names the fields in which it differs, and its tag.
-// world_ranks: of the members, beside their identities.
-std::string describe_sides(const std::vector<int>& world_ranks, const std::vector<CollectiveIdentity>& identities);
+// sides: world ranks beside their identities; world_ranks: of the members.
+std::string describe_sides(std::span<const int> sides, std::span<const CollectiveIdentity> identities,
+                           std::span<const int> world_ranks);
 
 }  // namespace tessera

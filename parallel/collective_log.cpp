@@ -48,6 +48,10 @@ format::Record& record_at(std::byte* data, std::uint64_t slot) {
   return reinterpret_cast<format::Record*>(data + format::kRecordsBegin)[slot];
 }
 
+std::uint32_t state_after(int exit_code) {
+  return static_cast<std::uint32_t>(exit_code == 0 ? LogState::kEndedOk : LogState::kEndedError);
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& what, int code) {
   throw DeviceError(fmt::format("collective log {}: {}: {}", path, what, std::strerror(code)));
 }
@@ -224,9 +228,11 @@ std::uint64_t CollectiveLog::add_record(int communicator, const CollectiveIdenti
   record.enqueued_ns = monotonic_ns();
   record.check =
       hash_bytes(reinterpret_cast<const std::byte*>(&record) + format::kCheckedBegin, format::kCheckedBytes, index + 1);
-  atomic(record.started_ns).store(0, std::memory_order_relaxed);
-  atomic(record.finished_ns).store(0, std::memory_order_relaxed);
-  atomic(record.waited_ns).store(0, std::memory_order_relaxed);
+  // Release, so that whoever sees one of these in a copy of the earlier call also sees num_added raised, and drops the
+  // copy. What stands above needs no such order: the check covers it. (Thread sanitizer knows no fences.)
+  atomic(record.started_ns).store(0, std::memory_order_release);
+  atomic(record.finished_ns).store(0, std::memory_order_release);
+  atomic(record.waited_ns).store(0, std::memory_order_release);
   atomic(record.commit).store(index + 1, std::memory_order_release);
   return index;
 }
@@ -237,8 +243,11 @@ void CollectiveLog::started(const Handle& handle) {
         .store(handle.sequence + 1, std::memory_order_release);
   if (handle.index == kNoRecord) return;
   format::Record& record = record_at(data_, handle.index % capacity_);
+  // The clock before the look: a thread that is held up after it stores a time from before the slot's later call was
+  // enqueued, which a reader drops.
+  const std::int64_t now = monotonic_ns();
   if (atomic(record.commit).load(std::memory_order_acquire) != handle.index + 1) return;
-  atomic(record.started_ns).store(monotonic_ns(), std::memory_order_relaxed);
+  atomic(record.started_ns).store(now, std::memory_order_relaxed);
 }
 
 void CollectiveLog::finished(const Handle& handle, std::int64_t waited_ns) {
@@ -247,9 +256,10 @@ void CollectiveLog::finished(const Handle& handle, std::int64_t waited_ns) {
         .store(handle.sequence + 1, std::memory_order_release);
   if (handle.index == kNoRecord) return;
   format::Record& record = record_at(data_, handle.index % capacity_);
+  const std::int64_t now = monotonic_ns();  // before the look, as in started()
   if (atomic(record.commit).load(std::memory_order_acquire) != handle.index + 1) return;
   atomic(record.waited_ns).store(waited_ns, std::memory_order_relaxed);
-  atomic(record.finished_ns).store(monotonic_ns(), std::memory_order_release);
+  atomic(record.finished_ns).store(now, std::memory_order_release);
 }
 
 void CollectiveLog::set_step(std::int64_t step) {
@@ -285,8 +295,16 @@ void CollectiveLog::end(int exit_code, std::string_view message) {
   message.copy(to.message, sizeof(to.message));
   atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
   atomic(to.heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
-  const LogState state = exit_code == 0 ? LogState::kEndedOk : LogState::kEndedError;
-  atomic(to.state).store(static_cast<std::uint32_t>(state), std::memory_order_release);
+  atomic(to.state).store(state_after(exit_code), std::memory_order_release);
+}
+
+void CollectiveLog::mark_ended(int exit_code) noexcept {
+  static_assert(std::atomic_ref<std::uint32_t>::is_always_lock_free &&
+                std::atomic_ref<std::int32_t>::is_always_lock_free);
+  format::Header& to = header(data_);
+  if (atomic(to.state).load(std::memory_order_relaxed) != static_cast<std::uint32_t>(LogState::kRunning)) return;
+  atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
+  atomic(to.state).store(state_after(exit_code), std::memory_order_release);
 }
 
 }  // namespace tessera

@@ -85,6 +85,9 @@ class CollectiveLog {
   void beat();
   // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes.
   void end(int exit_code, std::string_view message = {});
+  // The same for a signal handler that ends the process: without a message, a lock, memory of its own or a system call.
+  // Changes nothing where end() is through.
+  void mark_ended(int exit_code) noexcept;
 
   // What moves while the rank does: equal to an earlier one where no call was made, begun or ended since. Counts of all
   // communicators; send and recv show in num_added alone.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -150,12 +151,16 @@ bool makes_sense(const format::Record& record, const std::vector<LoggedCommunica
 }
 
 // Whether a copied record is one to look at. Its stamps are not covered by the check, so a slot that was claimed again
-// by the time the copy was complete does not count.
+// by the time the copy was complete does not count: the writer raises num_added before it clears them.
 bool is_valid(const format::Record& record, std::uint64_t capacity, std::uint64_t num_added) {
   return record.commit != 0 && record.commit != format::kBusy && record.commit + capacity > num_added;
 }
 
+// The number that stood there after everything read so far was copied. A processor may do two reads in either order.
 std::uint64_t read_num_added(const File& file, const format::Header& header) {
+#if !defined(__SANITIZE_THREAD__)  // it knows no fences, and nothing of what the kernel copies
+  std::atomic_thread_fence(std::memory_order_acquire);
+#endif
   std::uint64_t value = 0;
   return file.read(&value, sizeof(value), offsetof(format::Header, num_added)) == sizeof(value) ? value
                                                                                                 : header.num_added;

@@ -3,32 +3,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "parallel/transfer.h"
 #include "runtime/base/error.h"
-#include "runtime/base/hash.h"
 
 namespace tessera {
 namespace {
 
-std::string at(CollectiveOp op, const Group& group) {
-  return fmt::format("{} on {}: ", name_of(op), group.name());
-}
+// Says where a mistake is, and only then formats anything: these checks are made for every call.
+struct Where {
+  CollectiveOp op;
+  const std::string& group;
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw InternalError(fmt::format("{} on {}: {}", name_of(op), group, what));
+  }
 
-// Counts whose bytes would not fit in 63 bits are mistakes (a negative number cast, for instance), not requests.
-void check_count(const std::string& where, std::uint64_t count, std::uint64_t times, DType dtype) {
-  const std::uint64_t limit = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  require(count <= limit / times / size_of(dtype),
-          fmt::format("{}{} elements of {} for {} ranks overflow", where, count, name_of(dtype), times));
-}
-
-void check_pointer(const std::string& where, const void* data, std::uint64_t count) {
-  require(data != nullptr || count == 0, fmt::format("{}no buffer for {} elements", where, count));
-}
+  // Counts whose bytes would not fit in 63 bits are mistakes (a negative number cast, for instance), not requests.
+  void check_count(std::uint64_t count, std::uint64_t times, DType dtype) const {
+    const std::uint64_t limit = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (count > limit / times / size_of(dtype)) {
+      refuse(fmt::format("{} elements of {} for {} ranks overflow", count, name_of(dtype), times));
+    }
+  }
+  void check_pointer(const void* data, std::uint64_t count) const {
+    if (data == nullptr && count != 0) refuse(fmt::format("no buffer for {} elements", count));
+  }
+  void check_rank(std::string_view what, int rank, int size) const {
+    if (rank < 0 || rank >= size) refuse(fmt::format("{} {} is not one of the {} ranks", what, rank, size));
+  }
+  void check_reducible(DType dtype) const {
+    if (dtype != DType::kFloat32 && dtype != DType::kInt64 && dtype != DType::kInt32 && dtype != DType::kUInt64) {
+      refuse(fmt::format("cannot reduce {}", name_of(dtype)));
+    }
+  }
+};
 
 bool overlap(const void* a, std::uint64_t a_bytes, const void* b, std::uint64_t b_bytes) {
   const auto a_begin = reinterpret_cast<std::uintptr_t>(a);
@@ -38,10 +50,6 @@ bool overlap(const void* a, std::uint64_t a_bytes, const void* b, std::uint64_t 
 
 const char* as_bytes(const void* data) {
   return static_cast<const char*>(data);
-}
-
-void check_rank(const std::string& where, std::string_view what, int rank, int size) {
-  require(rank >= 0 && rank < size, fmt::format("{}{} {} is not one of the {} ranks", where, what, rank, size));
 }
 
 }  // namespace
@@ -77,22 +85,30 @@ Communicator::Call Communicator::record(CollectiveIdentity identity, const Colle
   if (identity.op == CollectiveOp::kRecv) next = &received_[static_cast<std::size_t>(identity.root)];
   identity.sequence = *next;
   if (hooks_.observer) hooks_.observer->on_call({name_, hooks_.channel, identity});
-  ++*next;
+  Call call = enter(identity, *next);
+  if (hooks_.fingerprint != FingerprintLevel::kStrict) call.fingerprint = 0;
+  return call;
+}
+
+// The place in the history, and in the log.
+Communicator::Call Communicator::enter(const CollectiveIdentity& identity, std::uint64_t& next) {
+  ++next;
   ++num_calls_;
   Call call;
   call.identity = identity;
   if (hooks_.fingerprint == FingerprintLevel::kOff) return call;
-  const std::uint64_t fingerprint = fingerprint_of(group_hash_, identity);
-  if (!is_message(identity.op)) chain_ = extend_chain(chain_, fingerprint);
+  call.recorded = true;
+  call.fingerprint = fingerprint_of(group_hash_, identity);
+  if (!is_message(identity.op)) chain_ = extend_chain(chain_, call.fingerprint);
   if (log_ != nullptr) {
     call.log = log_;
-    call.record = log_->enqueue(log_index_, identity, fingerprint, chain_);
+    call.record = log_->enqueue(log_index_, identity, call.fingerprint, chain_);
   }
-  if (hooks_.fingerprint == FingerprintLevel::kStrict) call.fingerprint = fingerprint;
   return call;
 }
 
-Work Communicator::dispatch(const Call& call, StreamView stream, std::function<void()> body) {
+template <typename Body>
+Work Communicator::dispatch(const Call& call, StreamView stream, Body body) {
   stream.enqueue([this, call, body = std::move(body)] {
     current_ = call;
     waited_ns_ = 0;
@@ -109,54 +125,38 @@ std::string Communicator::explanation() const {
 }
 
 void Communicator::refuse_mismatch(const std::vector<CollectiveIdentity>& identities) const {
-  throw CollectiveError(
-      fmt::format("collective mismatch at call {} of {}/{}: {}; none of its data was used", current_.identity.sequence,
-                  name_, hooks_.channel, describe_sides(world_ranks_, identities)),
-      "these ranks run different programs: see tessera inspect on the run directory", FoundBy::kFingerprint);
+  const std::string sides = describe_sides(world_ranks_, identities, world_ranks_);
+  if (current_.identity.what_view() == kHistoryName) {
+    throw CollectiveError(fmt::format("collective mismatch: the calls of {}/{} before call {} differ: {}{}", name_,
+                                      hooks_.channel, current_.identity.sequence, sides, explanation()),
+                          "collectives.fingerprint: strict stops before the data of the first wrong call is used",
+                          FoundBy::kHistory);
+  }
+  throw CollectiveError(fmt::format("collective mismatch at call {} of {}/{}: {}; none of its data was used",
+                                    current_.identity.sequence, name_, hooks_.channel, sides),
+                        "these ranks run different programs: see tessera inspect on the run directory",
+                        FoundBy::kFingerprint);
 }
 
 void Communicator::refuse_message(const CollectiveIdentity& sender) const {
-  const auto world = [&](int member) { return world_ranks_[static_cast<std::size_t>(member)]; };
-  throw CollectiveError(
-      fmt::format("message mismatch on {}/{}: {}; none of its data was used", name_, hooks_.channel,
-                  describe_sides({world(current_.identity.root), world(rank_)}, {sender, current_.identity})),
-      "these ranks run different programs: see tessera inspect on the run directory", FoundBy::kFingerprint);
+  const std::array<int, 2> ranks = {world_ranks_[static_cast<std::size_t>(current_.identity.root)],
+                                    world_ranks_[static_cast<std::size_t>(rank_)]};
+  const std::array<CollectiveIdentity, 2> identities = {sender, current_.identity};
+  throw CollectiveError(fmt::format("message mismatch on {}/{}: {}; none of its data was used", name_, hooks_.channel,
+                                    describe_sides(ranks, identities, world_ranks_)),
+                        "these ranks run different programs: see tessera inspect on the run directory",
+                        FoundBy::kFingerprint);
 }
 
-void Communicator::compare_by_exchange() {
-  if (!compares()) return;
-  std::vector<CollectiveIdentity> all(world_ranks_.size());
-  run_exchange(&current_.identity, all.data(), sizeof(CollectiveIdentity));
-  for (const CollectiveIdentity& identity : all) {
-    if (std::memcmp(&identity, &current_.identity, sizeof identity) != 0) refuse_mismatch(all);
-  }
-}
-
-Work Communicator::compare_history(StreamView stream) {
+Work Communicator::compare_history(std::int64_t step, StreamView stream) {
   if (hooks_.fingerprint != FingerprintLevel::kStep || size() == 1) return Work(stream.record());
-  struct History {
-    std::uint64_t num_calls, chain;
-  };
-  stream.enqueue([this, own = History{sequence_, chain_}] {
-    current_ = {};
-    current_.identity.sequence = own.num_calls;
-    set_name(current_.identity.what, sizeof current_.identity.what, "history");
-    std::vector<History> all(world_ranks_.size());
-    run_exchange(&own, all.data(), sizeof own);
-    std::string text;
-    bool equal = true;
-    for (std::size_t member = 0; member < all.size(); ++member) {
-      equal = equal && all[member].num_calls == own.num_calls && all[member].chain == own.chain;
-      text += fmt::format("{}rank {}: {} calls, hash {}", member == 0 ? "" : "; ", world_ranks_[member],
-                          all[member].num_calls, hex64(all[member].chain));
-    }
-    if (equal) return;
-    throw CollectiveError(fmt::format("collective mismatch: the calls of {}/{} so far differ: {}{}", name_,
-                                      hooks_.channel, text, explanation()),
-                          "collectives.fingerprint: strict stops before the data of the first wrong call is used",
-                          FoundBy::kHistory);
-  });
-  return Work(stream.record());
+  CollectiveIdentity identity;
+  identity.sequence = sequence_;
+  identity.layout = chain_;
+  identity.step = step;
+  set_name(identity.what, sizeof identity.what, kHistoryName);
+  set_name(identity.phase, sizeof identity.phase, "compare");
+  return dispatch(enter(identity, sequence_), stream, [this] { run_barrier(); });
 }
 
 void Communicator::stall(const std::vector<int>& members, double seconds) const {
@@ -166,8 +166,8 @@ void Communicator::stall(const std::vector<int>& members, double seconds) const 
   const CollectiveIdentity& call = current_.identity;
   throw CollectiveError(
       fmt::format("call {} of {}/{} ({}): no sign of world rank{} {} within {} s{}", call.sequence, name_,
-                  hooks_.channel, describe(call), missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), seconds,
-                  explanation()),
+                  hooks_.channel, describe(call, world_ranks_), missing.size() == 1 ? "" : "s",
+                  fmt::join(missing, ", "), seconds, explanation()),
       "that rank died, hangs or makes other calls: see its log; collectives.timeout_seconds sets the limit",
       FoundBy::kTimeout);
 }
@@ -185,10 +185,15 @@ bool Communicator::tampered(CollectiveOp op, Options& options, StreamView stream
       return false;
     }
     case CallFault::kWrongDType:
-      // Another type of the same size, which no check of sizes sees.
+      // Another type of the same size, which no check of sizes sees. Types without such a one stay as they are.
       if constexpr (requires { options.dtype; }) {
-        options.dtype = size_of(options.dtype) == 4 ? (options.dtype == DType::kInt32 ? DType::kFloat32 : DType::kInt32)
-                                                    : (options.dtype == DType::kInt64 ? DType::kUInt64 : DType::kInt64);
+        switch (options.dtype) {
+          case DType::kFloat32: options.dtype = DType::kInt32; break;
+          case DType::kInt32: options.dtype = DType::kFloat32; break;
+          case DType::kInt64: options.dtype = DType::kUInt64; break;
+          case DType::kUInt64: options.dtype = DType::kInt64; break;
+          default: break;
+        }
       }
       return false;
     case CallFault::kWrongCount:
@@ -212,18 +217,43 @@ bool Communicator::tampered(CollectiveOp op, Options& options, StreamView stream
   return false;
 }
 
-Work Communicator::all_gather(const AllGatherOptions& given, StreamView stream) {
-  AllGatherOptions options = given;
-  if (tampered(CollectiveOp::kAllGather, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kAllGather, group_);
-  check_count(where, options.count, static_cast<std::uint64_t>(size()), options.dtype);
-  check_pointer(where, options.input, options.count);
-  check_pointer(where, options.output, options.count);
+template <typename Options>
+Work Communicator::make(CollectiveOp op, const Options& options, StreamView stream) {
+  if (!hooks_.faults) return issue(options, stream);
+  Options changed = options;
+  return tampered(op, changed, stream) ? Work(stream.record()) : issue(changed, stream);
+}
+
+Work Communicator::all_gather(const AllGatherOptions& options, StreamView stream) {
+  return make(CollectiveOp::kAllGather, options, stream);
+}
+Work Communicator::reduce_scatter(const ReduceScatterOptions& options, StreamView stream) {
+  return make(CollectiveOp::kReduceScatter, options, stream);
+}
+Work Communicator::all_reduce(const AllReduceOptions& options, StreamView stream) {
+  return make(CollectiveOp::kAllReduce, options, stream);
+}
+Work Communicator::broadcast(const BroadcastOptions& options, StreamView stream) {
+  return make(CollectiveOp::kBroadcast, options, stream);
+}
+Work Communicator::send(const SendOptions& options, StreamView stream) {
+  return make(CollectiveOp::kSend, options, stream);
+}
+Work Communicator::recv(const RecvOptions& options, StreamView stream) {
+  return make(CollectiveOp::kRecv, options, stream);
+}
+
+Work Communicator::issue(const AllGatherOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kAllGather, name_};
+  where.check_count(options.count, static_cast<std::uint64_t>(size()), options.dtype);
+  where.check_pointer(options.input, options.count);
+  where.check_pointer(options.output, options.count);
   const std::uint64_t bytes = options.count * size_of(options.dtype);
   const char* own = as_bytes(options.output) + static_cast<std::uint64_t>(rank_) * bytes;
-  require(options.input == own ||
-              !overlap(options.input, bytes, options.output, bytes * static_cast<std::uint64_t>(size())),
-          where + "input overlaps output elsewhere than at the rank's own part");
+  if (options.input != own &&
+      overlap(options.input, bytes, options.output, bytes * static_cast<std::uint64_t>(size()))) {
+    where.refuse("input overlaps output elsewhere than at the rank's own part");
+  }
   const Call call =
       record({.num_elements = options.count, .op = CollectiveOp::kAllGather, .dtype = options.dtype}, options.tag);
   return dispatch(call, stream, [this, options] {
@@ -235,30 +265,29 @@ Work Communicator::all_gather(const AllGatherOptions& given, StreamView stream) 
   });
 }
 
-Work Communicator::reduce_scatter(const ReduceScatterOptions& given, StreamView stream) {
-  ReduceScatterOptions options = given;
-  if (tampered(CollectiveOp::kReduceScatter, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kReduceScatter, group_);
-  require(options.dtype == DType::kFloat32 || options.dtype == DType::kInt64 || options.dtype == DType::kInt32,
-          where + "cannot reduce " + std::string(name_of(options.dtype)));
+Work Communicator::issue(const ReduceScatterOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kReduceScatter, name_};
+  where.check_reducible(options.dtype);
   const std::size_t element = size_of(options.dtype);
   std::uint64_t total = 0, layout = 0;
   for (const ReduceScatterPart& part : options.parts) {
-    require(part.counts.size() == static_cast<std::size_t>(size()),
-            fmt::format("{}{} counts for {} ranks", where, part.counts.size(), size()));
+    if (part.counts.size() != static_cast<std::size_t>(size())) {
+      where.refuse(fmt::format("{} counts for {} ranks", part.counts.size(), size()));
+    }
     for (const std::uint64_t count : part.counts) {
-      check_count(where, count, part.counts.size() * options.parts.size(), options.dtype);
+      where.check_count(count, part.counts.size() * options.parts.size(), options.dtype);
     }
     const std::uint64_t count = std::accumulate(part.counts.begin(), part.counts.end(), std::uint64_t{0});
     const std::uint64_t before = offset_of(part.counts, rank_);
     const std::uint64_t mine = part.counts[static_cast<std::size_t>(rank_)];
-    check_pointer(where, part.input, count);
-    check_pointer(where, part.output, mine);
-    require(part.output == as_bytes(part.input) + before * element ||
-                !overlap(part.input, count * element, part.output, mine * element),
-            where + "output overlaps input elsewhere than at the rank's own slice");
+    where.check_pointer(part.input, count);
+    where.check_pointer(part.output, mine);
+    if (part.output != as_bytes(part.input) + before * element &&
+        overlap(part.input, count * element, part.output, mine * element)) {
+      where.refuse("output overlaps input elsewhere than at the rank's own slice");
+    }
     total += count;
-    layout = hash_bytes(part.counts.data(), part.counts.size() * sizeof(std::uint64_t), layout + 1);
+    layout = extend_layout(layout, part.counts);
   }
   const Call call = record({.num_elements = total,
                             .layout = layout,
@@ -274,15 +303,11 @@ Work Communicator::reduce_scatter(const ReduceScatterOptions& given, StreamView 
   });
 }
 
-Work Communicator::all_reduce(const AllReduceOptions& given, StreamView stream) {
-  AllReduceOptions options = given;
-  if (tampered(CollectiveOp::kAllReduce, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kAllReduce, group_);
-  require(options.dtype == DType::kFloat32 || options.dtype == DType::kInt64 || options.dtype == DType::kInt32 ||
-              options.dtype == DType::kUInt64,
-          where + "cannot reduce " + std::string(name_of(options.dtype)));
-  check_count(where, options.count, 1, options.dtype);
-  check_pointer(where, options.data, options.count);
+Work Communicator::issue(const AllReduceOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kAllReduce, name_};
+  where.check_reducible(options.dtype);
+  where.check_count(options.count, 1, options.dtype);
+  where.check_pointer(options.data, options.count);
   const Call call = record(
       {.num_elements = options.count, .op = CollectiveOp::kAllReduce, .reduce = options.reduce, .dtype = options.dtype},
       options.tag);
@@ -291,13 +316,11 @@ Work Communicator::all_reduce(const AllReduceOptions& given, StreamView stream) 
   });
 }
 
-Work Communicator::broadcast(const BroadcastOptions& given, StreamView stream) {
-  BroadcastOptions options = given;
-  if (tampered(CollectiveOp::kBroadcast, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kBroadcast, group_);
-  check_rank(where, "root", options.root, size());
-  check_count(where, options.count, 1, options.dtype);
-  check_pointer(where, options.data, options.count);
+Work Communicator::issue(const BroadcastOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kBroadcast, name_};
+  where.check_rank("root", options.root, size());
+  where.check_count(options.count, 1, options.dtype);
+  where.check_pointer(options.data, options.count);
   const Call call = record(
       {.num_elements = options.count, .root = options.root, .op = CollectiveOp::kBroadcast, .dtype = options.dtype},
       options.tag);
@@ -306,14 +329,12 @@ Work Communicator::broadcast(const BroadcastOptions& given, StreamView stream) {
   });
 }
 
-Work Communicator::send(const SendOptions& given, StreamView stream) {
-  SendOptions options = given;
-  if (tampered(CollectiveOp::kSend, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kSend, group_);
-  check_rank(where, "peer", options.peer, size());
-  require(options.peer != rank_, where + "a rank cannot send to itself");
-  check_count(where, options.count, 1, options.dtype);
-  check_pointer(where, options.data, options.count);
+Work Communicator::issue(const SendOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kSend, name_};
+  where.check_rank("peer", options.peer, size());
+  if (options.peer == rank_) where.refuse("a rank cannot send to itself");
+  where.check_count(options.count, 1, options.dtype);
+  where.check_pointer(options.data, options.count);
   const Call call = record({.num_elements = options.count,
                             .root = rank_,
                             .peer = options.peer,
@@ -323,14 +344,12 @@ Work Communicator::send(const SendOptions& given, StreamView stream) {
   return dispatch(call, stream, [this, options] { run_send(options); });
 }
 
-Work Communicator::recv(const RecvOptions& given, StreamView stream) {
-  RecvOptions options = given;
-  if (tampered(CollectiveOp::kRecv, options, stream)) return Work(stream.record());
-  const std::string where = at(CollectiveOp::kRecv, group_);
-  check_rank(where, "peer", options.peer, size());
-  require(options.peer != rank_, where + "a rank cannot receive from itself");
-  check_count(where, options.count, 1, options.dtype);
-  check_pointer(where, options.data, options.count);
+Work Communicator::issue(const RecvOptions& options, StreamView stream) {
+  const Where where{CollectiveOp::kRecv, name_};
+  where.check_rank("peer", options.peer, size());
+  if (options.peer == rank_) where.refuse("a rank cannot receive from itself");
+  where.check_count(options.count, 1, options.dtype);
+  where.check_pointer(options.data, options.count);
   const Call call = record({.num_elements = options.count,
                             .root = options.peer,
                             .peer = rank_,

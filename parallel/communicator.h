@@ -111,7 +111,7 @@ struct ReduceScatterPart {
 };
 struct ReduceScatterOptions {
   std::vector<ReduceScatterPart> parts;
-  DType dtype = DType::kFloat32;  // fp32, i64 or i32
+  DType dtype = DType::kFloat32;  // fp32, i64, i32 or u64
   ReduceOp reduce = ReduceOp::kSum;
   CollectiveTag tag;
 };
@@ -163,9 +163,12 @@ class Communicator {
   void attach(CollectiveLog& log);
   // A hash of all collectives so far; equal on all members where their programs are.
   std::uint64_t chain() const { return chain_; }
-  // Compares the histories of all members (kStep; nothing at other levels): CollectiveError through the stream where they
-  // differ. Every member calls it at the same point of its program. No call of its own in log and history.
-  Work compare_history(StreamView stream);
+  // Compares the histories of all members (kStep; nothing at other levels), as a call of its own: CollectiveError through
+  // the stream where they differ. Every member calls it at the same point of its program. The observer does not see it.
+  Work compare_history(std::int64_t step, StreamView stream);
+  // From the next call on. Every member, at the same point, while nothing is queued: levels come from a config that members
+  // must first agree on.
+  void set_fingerprint(FingerprintLevel level) { hooks_.fingerprint = level; }
 
   Work all_gather(const AllGatherOptions& options, StreamView stream);
   Work reduce_scatter(const ReduceScatterOptions& options, StreamView stream);
@@ -189,27 +192,21 @@ class Communicator {
   virtual void run_recv(const RecvOptions& options) = 0;
   virtual void run_barrier() = 0;
 
-  // all[m] = own of member m, `bytes` each (at most kExchangeBytes): what the front compares. Counts as a call of the backend.
-  virtual void run_exchange(const void* own, void* all, std::size_t bytes) = 0;
-  static constexpr std::size_t kExchangeBytes = 256;
-
   // The call that a run_* is executing: what a failure names, and what backends compare between members.
   struct Call {
     CollectiveIdentity identity;
     std::uint64_t fingerprint = 0;  // 0: not to be compared
+    bool recorded = false;          // its identity is worth showing to the others
     CollectiveLog* log = nullptr;
     CollectiveLog::Handle record;
   };
   const Call& current_call() const { return current_; }
-  // Whether members must compare the current call before they use each other's data: kStrict, and not an exchange.
+  // Whether members must compare the current call before they use each other's data.
   bool compares() const { return current_.fingerprint != 0; }
   // identities: by member, of the current call. Throws the CollectiveError of a mismatch.
   [[noreturn]] void refuse_mismatch(const std::vector<CollectiveIdentity>& identities) const;
   // The same for a message (send, recv): what the sender and this receiver say.
   [[noreturn]] void refuse_message(const CollectiveIdentity& sender) const;
-  // For backends that have no better place for it: exchanges the identities of the current call and compares them.
-  void compare_by_exchange();
-
   const std::vector<int>& world_ranks() const { return world_ranks_; }
   // Gives up the wait for these members of the group (positions) after `seconds`.
   [[noreturn]] void stall(const std::vector<int>& members, double seconds) const;
@@ -218,13 +215,25 @@ class Communicator {
   bool times_waits() const { return current_.log != nullptr; }
 
  private:
+  // Makes the call, as chaos would have it where there is any.
+  template <typename Options>
+  Work make(CollectiveOp op, const Options& options, StreamView stream);
   // Applies what chaos planned for this call; true where it is left out.
   template <typename Options>
   bool tampered(CollectiveOp op, Options& options, StreamView stream);
+  // Checks the arguments, records the call and queues it.
+  Work issue(const AllGatherOptions& options, StreamView stream);
+  Work issue(const ReduceScatterOptions& options, StreamView stream);
+  Work issue(const AllReduceOptions& options, StreamView stream);
+  Work issue(const BroadcastOptions& options, StreamView stream);
+  Work issue(const SendOptions& options, StreamView stream);
+  Work issue(const RecvOptions& options, StreamView stream);
   // Tells the observer, which may refuse, and only then gives the call its place in the history.
   Call record(CollectiveIdentity identity, const CollectiveTag& tag);
+  Call enter(const CollectiveIdentity& identity, std::uint64_t& next);
   // Queues `body` as the given call. The communicator must outlive the stream's queue.
-  Work dispatch(const Call& call, StreamView stream, std::function<void()> body);
+  template <typename Body>
+  Work dispatch(const Call& call, StreamView stream, Body body);
   std::string explanation() const;
 
   Group group_;

@@ -1,10 +1,13 @@
 #include "parallel/process_state.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -12,8 +15,8 @@
 
 namespace tessera {
 
-std::optional<ProcessState> process_state(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+std::optional<ProcessState> process_state(std::int64_t pid, const std::string& proc) {
+  std::ifstream file(fmt::format("{}/{}/stat", proc, pid));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   // The program's name stands in parentheses and may hold any character, so fields are counted from the last one.
   const std::size_t name_end = text.rfind(')');
@@ -26,6 +29,12 @@ std::optional<ProcessState> process_state(std::int64_t pid) {
   fields >> result.start_time;
   if (!fields) return std::nullopt;
   return result;
+}
+
+bool may_exist(std::int64_t pid) {
+  // 0 and below name process groups.
+  if (pid <= 0 || pid > std::numeric_limits<pid_t>::max()) return false;
+  return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
 }
 
 std::uint64_t pid_domain() {

@@ -8,7 +8,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -146,7 +150,8 @@ struct Watchdog::State {
 
   std::string with_hint(const std::string& line) {
     const std::string where = directory();
-    return where.empty() ? line : line + "; hint: tessera inspect " + where;
+    std::error_code ignored;
+    return where.empty() || !std::filesystem::exists(where, ignored) ? line : line + "; hint: tessera inspect " + where;
   }
 
   std::string dead_line(const std::vector<int>& ranks, const WatchdogSigns& signs) {

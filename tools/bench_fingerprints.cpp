@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <string>
@@ -47,7 +48,10 @@ class SharedDirectory {
     MPI_Bcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
     path_ = text.data();
   }
-  ~SharedDirectory() { MPI_Barrier(MPI_COMM_WORLD); }
+  ~SharedDirectory() {
+    // With an exception on its way the others may be anywhere.
+    if (std::uncaught_exceptions() == 0) MPI_Barrier(MPI_COMM_WORLD);
+  }
   SharedDirectory(const SharedDirectory&) = delete;
   SharedDirectory& operator=(const SharedDirectory&) = delete;
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
@@ -106,7 +110,7 @@ std::vector<Level> measure_levels(int repeats, const SharedDirectory& directory)
         }
         gather(*level.communicator);
       }
-      if (level.level == FingerprintLevel::kStep) level.communicator->compare_history(stream);
+      if (level.level == FingerprintLevel::kStep) level.communicator->compare_history(round, stream);
       stream.synchronize();
       double ns = (monotonic_seconds() - start) * 1e9 / kCallsPerRound;
       MPI_Allreduce(MPI_IN_PLACE, &ns, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

@@ -1,6 +1,7 @@
 #include "parallel/mpi/mpi_group.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -31,7 +32,7 @@ class MpiCommunicator final : public Communicator {
 
  protected:
   void run_all_gather(const AllGatherOptions& options) override {
-    compare_by_exchange();
+    compare_calls();
     const std::vector<std::uint64_t> counts(static_cast<std::size_t>(size()), options.count);
     gather(options.input, options.output, counts, size_of(options.dtype));
     copy_bytes(static_cast<char*>(options.output) +
@@ -40,14 +41,14 @@ class MpiCommunicator final : public Communicator {
   }
 
   void run_reduce_scatter(const ReduceScatterOptions& options) override {
-    compare_by_exchange();
+    compare_calls();
     for (const ReduceScatterPart& part : options.parts) {
       reduce_scatter(part.input, part.output, part.counts, options.dtype, options.reduce);
     }
   }
 
   void run_all_reduce(const AllReduceOptions& options) override {
-    compare_by_exchange();
+    compare_calls();
     const std::size_t element = size_of(options.dtype);
     char* data = static_cast<char*>(options.data);
     if (options.count * element <= kSmallBytes && options.count <= options_.max_chunk_elements) {
@@ -74,7 +75,7 @@ class MpiCommunicator final : public Communicator {
 
   // A binomial tree, each piece passed on as soon as it is here: log2(size()) steps, count bytes received once by every rank.
   void run_broadcast(const BroadcastOptions& options) override {
-    compare_by_exchange();
+    compare_calls();
     const std::size_t element = size_of(options.dtype);
     const int relative = (rank() - options.root + size()) % size();
     const auto member = [&](int r) { return (r + options.root) % size(); };
@@ -116,7 +117,7 @@ class MpiCommunicator final : public Communicator {
       CollectiveIdentity sent;
       transfers.recv(options.peer, &sent, sizeof sent, kIdentityTag);
       finish(transfers);
-      if (!differing_fields(sent, current_call().identity).empty()) refuse_message(sent);
+      if (!calls_match(sent, current_call().identity)) refuse_message(sent);
     }
     for_each_message(options.count, element, [&](std::uint64_t begin, std::uint64_t n) {
       transfers.recv(options.peer, static_cast<char*>(options.data) + begin * element, n * element, kMessageTag);
@@ -126,7 +127,7 @@ class MpiCommunicator final : public Communicator {
 
   // Everybody hears from everybody, so that a missing rank can be named.
   void run_barrier() override {
-    if (compares()) return compare_by_exchange();  // which is a barrier
+    if (compares()) return compare_calls();  // nobody knows the extremes of all before all have come
     Transfers transfers(comm_.get());
     for_each_peer([&](int peer) {
       transfers.recv(peer, nullptr, 0, tag());
@@ -135,23 +136,47 @@ class MpiCommunicator final : public Communicator {
     finish(transfers);
   }
 
-  // One message to and from everybody, with a tag of its own: it meets no data of a rank that makes another call.
-  void run_exchange(const void* own, void* all, std::size_t bytes) override {
+ private:
+  // Before the call, with tags of its own: nothing of this meets the data of a rank that makes another call.
+  void compare_calls() {
+    if (!compares()) return;
+    if (size() > kLargestExchange && fingerprints_agree()) return;
+    std::vector<CollectiveIdentity> all(static_cast<std::size_t>(size()));
+    all[static_cast<std::size_t>(rank())] = current_call().identity;
     Transfers transfers(comm_.get());
     for_each_peer([&](int peer) {
-      transfers.recv(peer, static_cast<char*>(all) + static_cast<std::size_t>(peer) * bytes, bytes, kExchangeTag);
-      transfers.send(peer, own, bytes, kExchangeTag);
+      transfers.recv(peer, &all[static_cast<std::size_t>(peer)], sizeof(CollectiveIdentity), kExchangeTag);
+      transfers.send(peer, &current_call().identity, sizeof(CollectiveIdentity), kExchangeTag);
     });
-    copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(rank()) * bytes, own, bytes);
     finish(transfers);
+    for (const CollectiveIdentity& one : all) {
+      if (!calls_match(one, current_call().identity)) refuse_mismatch(all);
+    }
   }
 
- private:
+  // Whether the smallest and the largest fingerprint of all are one, by dissemination: in round i a rank hears from the one 2^i before it and
+  // tells the one 2^i behind, log2(size()) steps of 16 bytes. (A rank that does not come is then named by its neighbours alone, and by the logs.)
+  bool fingerprints_agree() {
+    std::array<std::uint64_t, 2> extremes = {current_call().fingerprint, current_call().fingerprint};
+    for (int distance = 1; distance < size(); distance *= 2) {
+      std::array<std::uint64_t, 2> heard{};
+      Transfers transfers(comm_.get());
+      transfers.recv((rank() - distance + size()) % size(), heard.data(), sizeof heard, kCompareTag);
+      transfers.send((rank() + distance) % size(), extremes.data(), sizeof extremes, kCompareTag);
+      finish(transfers);
+      extremes = {std::min(extremes[0], heard[0]), std::max(extremes[1], heard[1])};
+    }
+    return extremes[0] == extremes[1];
+  }
+
   // A send and the recv it meets are two ops but one kind of message; every other op has its own, so that unequal calls stall
   // instead of exchanging data.
   static constexpr int kMessageTag = 100;
-  static constexpr int kExchangeTag = 101;
-  static constexpr int kIdentityTag = 102;
+  // Groups up to this size exchange whole identities, size() - 1 messages of 96 bytes: everybody hears from everybody, so that a missing rank is named.
+  static constexpr int kLargestExchange = 16;
+  static constexpr int kCompareTag = 101;
+  static constexpr int kExchangeTag = 102;
+  static constexpr int kIdentityTag = 103;
   int tag() const { return static_cast<int>(current_call().identity.op); }
 
   template <typename Body>

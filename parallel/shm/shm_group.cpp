@@ -171,7 +171,7 @@ class ShmCommunicator final : public Communicator {
     std::uint64_t& sent = sent_[static_cast<std::size_t>(options.peer)];
     const auto show_call = [&] {
       box.fingerprint[sent % 2] = current_call().fingerprint;
-      if (compares()) box.calls[sent % 2] = current_call().identity;
+      if (current_call().recorded) box.calls[sent % 2] = current_call().identity;
     };
     if (const auto offset = world_->own.offset_of(data, options.count * element)) {
       show_call();
@@ -224,17 +224,6 @@ class ShmCommunicator final : public Communicator {
     ++calls_;
   }
 
-  void run_exchange(const void* own_blob, void* all, std::size_t bytes) override {
-    static_assert(kExchangeBytes <= kEagerBytes);
-    copy_bytes(own().eager[parity()], own_blob, bytes);
-    arrive(false);
-    for (int member = 0; member < size(); ++member) {
-      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, head(member).eager[parity()],
-                 bytes);
-    }
-    ++calls_;
-  }
-
  private:
   struct Operand {
     const void* data;
@@ -281,11 +270,9 @@ class ShmCommunicator final : public Communicator {
     CallLine& line = own().lines[parity()];
     line.direct = direct ? 1 : 0;
     line.fingerprint = current_call().fingerprint;
-    if (compares()) own().calls[parity()] = current_call().identity;
+    if (current_call().recorded) own().calls[parity()] = current_call().identity;
     post(line.arrival, calls_ + 1);
-    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
     await_all([&](int member) -> Signal& { return head(member).lines[parity()].arrival; }, calls_ + 1);
-    if (times_waits()) add_waited(monotonic_ns() - before);
     if (!compares()) return;
     for (int member = 0; member < size(); ++member) {
       if (head(member).lines[parity()].fingerprint != current_call().fingerprint) refuse();
@@ -325,16 +312,21 @@ class ShmCommunicator final : public Communicator {
 
   template <typename SignalOf>
   void await_all(SignalOf signal_of, std::uint64_t target) {
+    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
     std::vector<int> missing;
     for_each_peer([&](int peer) {
       // Once somebody is missing the others only get a look, not a wait of their own.
       if (!await(signal_of(peer), target, missing.empty() ? options_.timeout_seconds : 0.0)) missing.push_back(peer);
     });
+    if (times_waits()) add_waited(monotonic_ns() - before);
     if (!missing.empty()) stall(missing, options_.timeout_seconds);
   }
 
   void await_one(int peer, Signal& signal, std::uint64_t target) {
-    if (!await(signal, target, options_.timeout_seconds)) stall({peer}, options_.timeout_seconds);
+    const std::int64_t before = times_waits() ? monotonic_ns() : 0;
+    const bool came = await(signal, target, options_.timeout_seconds);
+    if (times_waits()) add_waited(monotonic_ns() - before);
+    if (!came) stall({peer}, options_.timeout_seconds);
   }
 
   template <typename InputOf>

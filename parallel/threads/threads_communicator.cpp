@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -130,7 +129,7 @@ class ThreadsCommunicator final : public Communicator {
     const void* source = box.data;
     const CollectiveIdentity sent = box.call;
     lock.unlock();
-    if (compares() && !differing_fields(sent, current_call().identity).empty()) refuse_message(sent);
+    if (compares() && !calls_match(sent, current_call().identity)) refuse_message(sent);
     copy(options.data, source, options.count, options.dtype);
     lock.lock();
     ++box.taken;
@@ -140,14 +139,6 @@ class ThreadsCommunicator final : public Communicator {
   // Nothing of the others may be used before this has compared their calls.
   void run_barrier() override {
     publish({});
-    synchronise();
-  }
-
-  void run_exchange(const void* own, void* all, std::size_t bytes) override {
-    const Shown blobs = publish({own});
-    for (int member = 0; member < size(); ++member) {
-      copy_bytes(static_cast<char*>(all) + static_cast<std::size_t>(member) * bytes, blobs(member, 0), bytes);
-    }
     synchronise();
   }
 
@@ -173,7 +164,7 @@ class ThreadsCommunicator final : public Communicator {
     }
     if (compares()) {
       for (const CollectiveIdentity& call : all.calls) {
-        if (std::memcmp(&call, &current_call().identity, sizeof call) != 0) refuse_mismatch(all.calls);
+        if (!calls_match(call, current_call().identity)) refuse_mismatch(all.calls);
       }
     }
     return all;

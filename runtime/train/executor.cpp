@@ -164,14 +164,15 @@ void Executor::agree_tokens(const Instruction& i, Run& run) {
 }
 
 // Queued behind the step's calls; a failure shows when the stream is next waited for.
-void Executor::compare_histories() {
+void Executor::compare_histories(std::int64_t step) {
   if (!options_.compare_histories) return;
-  communicators_.for_each([&](Communicator& communicator, StreamId id) { communicator.compare_history(stream(id)); });
+  communicators_.for_each(
+      [&](Communicator& communicator, StreamId id) { communicator.compare_history(step, stream(id)); });
   streams_.gather.synchronize();
 }
 
 void Executor::agree_norm(const Instruction& i, Run& run) {
-  compare_histories();
+  compare_histories(run.input.step);
   Communicator& world = communicators_.find(i.group, i.stream);
   const ExactSum squares = model_.gradient_square_sum(streams_.compute);
   const bool finite = squares.num_non_finite() == 0 && run.losses.sum.num_non_finite() == 0;

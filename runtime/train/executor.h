@@ -84,7 +84,7 @@ class Executor {
   void update(Run& run);
   CollectiveTag tag(const StepProgram& program, const Instruction& instruction, const Run& run) const;
   StreamView stream(StreamId id) const;
-  void compare_histories();
+  void compare_histories(std::int64_t step);
 
   ShardedModel& model_;
   AdamWOptimizer* optimizer_;

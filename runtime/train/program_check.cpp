@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "runtime/base/error.h"
@@ -47,6 +49,10 @@ CollectiveIdentity of_unit(const Instruction& i, const ShardedModel& model) {
   } else {
     identity.op = CollectiveOp::kReduceScatter;
     const std::vector<std::uint64_t> lookup = layout.lookup_counts();
+    identity.layout = extend_layout(0, layout.shard_counts());
+    if (std::any_of(lookup.begin(), lookup.end(), [](std::uint64_t count) { return count > 0; })) {
+      identity.layout = extend_layout(identity.layout, lookup);
+    }
     identity.num_elements = static_cast<std::uint64_t>(layout.flat_size()) +
                             std::accumulate(lookup.begin(), lookup.end(), std::uint64_t{0});
   }
@@ -116,12 +122,15 @@ void ProgramCheck::on_call(const CollectiveCall& call) {
   const ExpectedCall& next = (*running_)[next_];
   CollectiveIdentity expected = next.identity;
   expected.step = step_;
-  expected.layout = call.identity.layout;  // follows from the unit's
+  expected.sequence = call.identity.sequence;
   if (next.group != call.group || next.channel != call.channel) {
     refuse(fmt::format("instead of {} on {}/{}", describe(expected), next.group, next.channel));
   }
-  const std::vector<std::string> fields = differing_fields(expected, call.identity);
-  if (!fields.empty()) refuse(fmt::format("instead of {}", fmt::join(fields, ", ")));
+  if (std::memcmp(&expected, &call.identity, sizeof expected) != 0) {
+    const std::vector<std::string> fields = differing_fields(expected, call.identity);
+    refuse(fields.empty() ? fmt::format("instead of {}", name_of(expected.op))
+                          : fmt::format("instead of {}", fmt::join(fields, ", ")));
+  }
   ++next_;
 }
 

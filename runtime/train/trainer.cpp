@@ -77,6 +77,8 @@ class Trainer {
     connect();
     same_everywhere(hash_string(to_yaml(config_)), ExitCode::kUsage,
                     "config: ranks were given different jobs; hint: one file and the same --set on every rank");
+    const FingerprintLevel level = fingerprint_level(config_.collectives.fingerprint);
+    communicators_->for_each([&](Communicator& communicator, StreamId) { communicator.set_fingerprint(level); });
     agreed([&] { open_data(); });
     same_everywhere(data_digest_, ExitCode::kData,
                     "data: ranks see different files under data.train or data.validation; hint: one file system, one "
@@ -169,10 +171,10 @@ class Trainer {
   }
 
   CommunicatorHooks hooks() const {
-    return {.fingerprint = fingerprint_level(config_.collectives.fingerprint),
-            .observer = observer_,
-            .faults = chaos_,
-            .explain = [this] { return calls_ != nullptr ? verdict_line(directory_.path()) : std::string(); }};
+    // The level is the config's, and that ranks have the same config is what the first calls find out.
+    return {.fingerprint = FingerprintLevel::kStrict, .observer = observer_, .faults = chaos_, .explain = [this] {
+              return calls_ != nullptr ? verdict_line(directory_.path()) : std::string();
+            }};
   }
 
   // The ring in which calls are recorded from here on.

@@ -80,6 +80,15 @@ TEST(MpiSession, CallsWhatNobodyExpectedAnInternalError) {
   EXPECT_EQ(result.err, line_of(1, 2, "internal: surprise"));
 }
 
+TEST(MpiSession, AnErrorOfACallDoesNotHideTheErrorThatCausedIt) {
+  const CommandResult all = run_session(3, "shadow 1");
+  EXPECT_EQ(all.exit_code, 70);
+  EXPECT_EQ(all.err, line_of(1, 3, "internal: surprise"));
+  const CommandResult some = run_session(3, "shadow-with-a-waiter 1");
+  EXPECT_EQ(some.exit_code, 70);
+  EXPECT_EQ(some.err, line_of(1, 3, "internal: surprise"));
+}
+
 TEST(MpiSession, PassesTheCodeOfAStopOn) {
   EXPECT_EQ(run_session(4, "stopped").exit_code, 130);
 }

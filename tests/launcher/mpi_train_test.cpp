@@ -195,16 +195,6 @@ TEST_F(MpiTrain, AnErrorWhereverItComesIsPrintedOnceAndEndsEveryRank) {  // D9
   EXPECT_GE(refused, 2);
 }
 
-TEST_F(MpiTrain, OneRankKilledEndsTheJob) {  // D8 as far as mpirun alone goes
-  write_job(1000000);
-  const CommandResult result =
-      run(test::mpirun(2, "--bind-to none") + kTessera +
-          "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
-          "kill -9 $(pgrep -P $p -x tessera | tail -n 1); wait $p");
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_FALSE(result.timed_out);
-}
-
 TEST_F(MpiTrain, WarnsWhereTwoThreadsHaveOneCore) {  // F3: one rank under the binding that mpirun chooses by itself
   if (load_topology("live").num_cores_of(current_cpuset()) < 2) GTEST_SKIP() << "one core: nothing to withhold";
   write_job(1);

@@ -132,6 +132,63 @@ TEST(Stall, NamesTheWorldRankThatDoesNotCome) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// The receiver refuses; the sender waits for its receipt, or has long gone on.
+TEST(Message, ThatItsReceiverDidNotExpectIsRefusedBeforeItsDataIsUsed) {
+  if (world_size() < 2) GTEST_SKIP() << "needs two ranks";
+  CpuDevice device;
+  const auto factory = make_factory(Placement::canonical(world_size()), {.timeout_seconds = 1});
+  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0], {.channel = "pipe"});
+  Stream stream = device.create_stream("pipe", StreamMode::kQueue);
+  float value = world_rank() == 0 ? 5.0F : 0.0F;
+  if (world_rank() == 0) {
+    communicator->send({.data = &value, .count = 1, .peer = 1, .tag = {.what = "a", .phase = "forward"}},
+                       stream.view());
+    try {
+      stream.view().synchronize();
+    } catch (const CollectiveError&) {  // no receipt
+    }
+  } else if (world_rank() == 1) {
+    communicator->recv({.data = &value, .count = 1, .peer = 0, .tag = {.what = "b", .phase = "forward"}},
+                       stream.view());
+    try {
+      stream.view().synchronize();
+      ADD_FAILURE() << "the message was taken";
+    } catch (const CollectiveError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "message mismatch on world/pipe: rank 0: send a forward, step 0, 0 → 1, 1 fp32; rank 1: tag b forward; "
+                "none of its data was used");
+    }
+    EXPECT_EQ(value, 0.0F);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// After a skipped call the comparison meets an ordinary call of the others.
+TEST(History, ASkippedCallIsFoundByTheNextComparison) {
+  if (world_size() < 2) GTEST_SKIP() << "needs two ranks";
+  CpuDevice device;
+  const auto factory = make_factory(Placement::canonical(world_size()), {.timeout_seconds = 1});
+  auto communicator = factory->create(canonical_groups({.dp = world_size()})[0],
+                                      {.channel = "reduce", .fingerprint = FingerprintLevel::kStep});
+  Stream stream = device.create_stream("reduce", StreamMode::kQueue);
+  std::vector<float> data(4, 1.0F);
+  std::string message;
+  try {
+    if (world_rank() != 1) communicator->all_reduce({.data = data.data(), .count = 4}, stream.view());
+    communicator->compare_history(1, stream.view()).synchronize();
+  } catch (const CollectiveError& error) {
+    message = error.what();
+  }
+  if (world_rank() == 1) {
+    const bool compared = message.find("the calls of world/reduce before call 0 differ") != std::string::npos;
+    const bool missed = message.find("no sign of world rank") != std::string::npos;
+    EXPECT_TRUE(compared || missed) << message;
+  } else {
+    EXPECT_NE(message, "");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 bool on_several_hosts() {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);

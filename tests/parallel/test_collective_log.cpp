@@ -134,6 +134,41 @@ TEST_F(CollectiveLogFile, HowItEndedIsRead) {
   EXPECT_EQ(failed.message, std::string(512, 'm'));
 }
 
+CollectiveLog* interrupted = nullptr;
+
+// The second Ctrl-C: the process ends inside the handler, wherever its threads are.
+TEST_F(CollectiveLogFile, ASignalHandlerMaySayHowTheProcessEnds) {
+  static_assert(noexcept(interrupted->mark_ended(130)));
+  const auto log = CollectiveLog::create(path(), owner_of_rank(0, 1), 8);
+  const pid_t child = fork();
+  if (child == 0) {
+    interrupted = log.get();
+    signal(SIGINT, [](int) {
+      interrupted->mark_ended(130);
+      _exit(130);
+    });
+    raise(SIGINT);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const RankLog read = read_collective_log(path());
+  EXPECT_EQ(read.state, LogState::kEndedError);
+  EXPECT_EQ(read.exit_code, 130);
+  const Verdict verdict = judge({.logs = {read}, .liveness = {Liveness::kDead}, .now_ns = read.owner.unix_ns});
+  EXPECT_EQ(verdict.outcome, Outcome::kOk);
+  EXPECT_EQ(verdict.ranks[0].state, RankState::kEnded);
+}
+
+TEST_F(CollectiveLogFile, ASignalThatComesAfterTheEndChangesNothing) {
+  const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
+  log->end(3, "data: id 9");
+  log->mark_ended(130);
+  EXPECT_EQ(read_collective_log(path()).exit_code, 3);
+  EXPECT_EQ(read_collective_log(path()).message, "data: id 9");
+}
+
 TEST_F(CollectiveLogFile, TheRingKeepsTheNewestCalls) {
   const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
   const int dp = log->add_communicator(kGather);
@@ -201,6 +236,15 @@ TEST_F(CollectiveLogFile, ThreadsAddRecordsAtOnceAndAReaderSeesNoneTorn) {
       const CollectiveIdentity expected = identity_of(call.identity.sequence);
       ASSERT_EQ(std::memcmp(&call.identity, &expected, sizeof(expected)), 0);
       ASSERT_EQ(call.fingerprint, fingerprint_of(kGather.group_hash, expected));
+      // Its own stamps: after its enqueue, and before its stream's next call, which waits for nothing but this one.
+      const std::int64_t begin = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
+      ASSERT_LE(call.enqueued_ns, begin);
+      const std::int64_t end = call.finished_ns != 0 ? call.finished_ns : begin;
+      ASSERT_LE(begin, end);
+      for (const LoggedCall& next : read.calls) {
+        const bool follows = next.communicator == call.communicator && next.index > call.index;
+        ASSERT_TRUE(!follows || end <= next.enqueued_ns);
+      }
     }
   };
   while (running > 0) check(read_collective_log(path()));

@@ -470,6 +470,22 @@ TEST(Evidence, KnowsWhichProcessesLive) {
   close(ready[1]);
 }
 
+// As with hidepid: /proc has no entry for a process of somebody else.
+TEST(Evidence, AProcessThatProcDoesNotShowIsDeadOnlyWhereTheKernelSaysSo) {
+  const test::TemporaryDirectory empty;
+  LogOwner owner = LogOwner::this_process();
+  EXPECT_EQ(probe(owner, empty.path()), Liveness::kUnknown);
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  owner.pid = child;
+  EXPECT_EQ(probe(owner, empty.path()), Liveness::kDead);
+  for (const std::int64_t nobody : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 40U}) {
+    owner.pid = nobody;  // kill() takes 0 and -1 for groups of processes
+    EXPECT_EQ(probe(owner, empty.path()), Liveness::kDead);
+  }
+}
+
 class EvidenceOfARun : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(directory_ / "collectives"); }
@@ -507,6 +523,28 @@ TEST_F(EvidenceOfARun, LogsThatAnEarlierStartLeftAreNotLookedAt) {
   EXPECT_EQ(evidence.logs.size(), 2U);
   EXPECT_EQ(evidence.ignored, (std::vector<std::string>{path(2), path(3)}));
   EXPECT_EQ(judge(evidence).outcome, Outcome::kOk);
+}
+
+TEST_F(EvidenceOfARun, OfEachLogNoMoreCallsAreReadThanAskedFor) {
+  for (int rank = 0; rank < 2; ++rank) {
+    LogOwner owner = LogOwner::this_process();
+    owner.world_rank = rank;
+    owner.world_size = 2;
+    const auto log = CollectiveLog::create(path(rank), owner, 1024);
+    const int world = log->add_communicator({.group = "world", .channel = "reduce", .size = 2, .position = rank});
+    for (std::uint64_t sequence = 0; sequence < 600; ++sequence) {
+      CollectiveIdentity call = named_call(CollectiveOp::kAllReduce, "loss");
+      call.sequence = sequence;
+      log->enqueue(world, call, sequence + 1, sequence + 1);
+    }
+  }
+  EXPECT_EQ(gather_evidence(directory_.path()).logs[1].calls.size(), 600U);
+  const Evidence evidence = gather_evidence(directory_.path(), kEvidenceDuringRun);
+  for (const RankLog& log : evidence.logs) {
+    ASSERT_EQ(log.calls.size(), 512U);
+    EXPECT_EQ(log.calls.back().identity.sequence, 599U);
+    EXPECT_EQ(log.communicators[0].num_enqueued, 600U);
+  }
 }
 
 TEST_F(EvidenceOfARun, NothingToReadIsOneError) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -255,6 +256,38 @@ TEST_F(TrainerTest, AStepOfMoreMicroBatchesThanCanBeWrittenDownIsRefused) {
                     .starts_with("batch.global_batch_size: 1000000000 are 1000000000 micro-batches "
                                  "of 1 on each of 1 ranks, expected at most "))
         << error.what();
+  }
+}
+
+// Comparing calls changes no number; every level but off leaves logs that agree.
+TEST_F(TrainerTest, EveryFingerprintLevelTrainsTheSameBits) {
+  JobConfig config = test::model_t(3);
+  config.data.train = {{random_tokens(2001), 1.0}};
+  std::string hash;
+  for (const std::string level : {"off", "log", "step", "strict"}) {
+    for (const bool check : {false, true}) {
+      config.collectives.fingerprint = level;
+      config.collectives.program_check = check;
+      const std::vector<json> events = run(config, 2);
+      if (hash.empty()) hash = events.back()["state_hash"];
+      EXPECT_EQ(events.back()["state_hash"], hash) << level;
+    }
+    if (level == "off") {
+      EXPECT_FALSE(std::filesystem::exists(run_path() + "/collectives/rank-00000.log"));
+      continue;
+    }
+    const RankLog a = read_collective_log(run_path() + "/collectives/rank-00000.log");
+    const RankLog b = read_collective_log(run_path() + "/collectives/rank-00001.log");
+    EXPECT_EQ(a.state, LogState::kEndedOk);
+    ASSERT_EQ(a.communicators.size(), b.communicators.size());
+    for (std::size_t i = 0; i < a.communicators.size(); ++i) {
+      EXPECT_EQ(a.communicators[i].chain, b.communicators[i].chain) << level;
+      EXPECT_EQ(a.communicators[i].num_finished, a.communicators[i].num_enqueued) << level;
+    }
+    const auto comparisons = std::count_if(a.calls.begin(), a.calls.end(), [](const LoggedCall& call) {
+      return call.identity.what_view() == kHistoryName;
+    });
+    EXPECT_EQ(comparisons > 0, level == "step");
   }
 }
 
