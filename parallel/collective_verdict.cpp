@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "parallel/collective_members.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -58,7 +59,8 @@ MessageKey key_of(const CollectiveIdentity& identity) {
 
 class Judge {
  public:
-  Judge(const Evidence& evidence, const JudgeOptions& options) : evidence_(evidence), options_(options) {}
+  Judge(const Evidence& evidence, const JudgeOptions& options)
+      : evidence_(evidence), options_(options), members_(evidence.logs) {}
 
   Verdict run() {
     require(evidence_.logs.size() == evidence_.liveness.size(), "verdict: one liveness per log");
@@ -173,9 +175,14 @@ class Judge {
   }
   bool is_starting(int rank) const { return verdict_.starting && state_of(rank) == RankState::kNoLog; }
 
-  static NamedCall named(const RankLog& log, const LoggedCall& call) {
+  NamedCall named(const RankLog& log, const LoggedCall& call) const {
     const LoggedCommunicator& communicator = log.communicators[static_cast<std::size_t>(call.communicator)];
-    return {communicator.group, communicator.channel, call.identity};
+    return named(communicator.group, communicator.channel, call.identity);
+  }
+  NamedCall named(const std::string& group, const std::string& channel, const CollectiveIdentity& identity) const {
+    NamedCall result{.group = group, .channel = channel, .identity = identity};
+    result.by_group_rank = !members_.to_world(group, result.identity);
+    return result;
   }
 
   void collect_channels() {
@@ -329,9 +336,15 @@ class Judge {
   }
 
   void add(Divergence divergence) {
+    // One way of naming members for all sides, so that they can be compared.
+    std::vector<Divergence::Side> in_world = divergence.sides;
+    for (Divergence::Side& side : in_world)
+      divergence.by_group_rank |= !members_.to_world(divergence.group, side.identity);
+    if (!divergence.by_group_rank) divergence.sides = std::move(in_world);
     for (std::size_t i = 0; i < divergence.sides.size(); ++i) {
       Divergence::Side& side = divergence.sides[i];
-      side.fields = differing_fields(side.identity, divergence.sides[i == 0 ? 1 : 0].identity);
+      side.fields =
+          differing_fields(side.identity, divergence.sides[i == 0 ? 1 : 0].identity, divergence.by_group_rank);
     }
     verdict_.divergences.push_back(std::move(divergence));
   }
@@ -394,7 +407,7 @@ class Judge {
   }
 
   void add_waiting(Wait& wait, const Channel& channel, const Member& member, const LoggedCall& call) {
-    wait.call = {channel.group, channel.channel, call.identity};
+    wait.call = named(channel.group, channel.channel, call.identity);
     wait.waiting.push_back(member.rank());
     const std::int64_t since = member.arrival(call);
     if (wait.since_ns == 0 || since < wait.since_ns) wait.since_ns = since;
@@ -407,7 +420,8 @@ class Judge {
 
   void add_absent(Wait& wait, const Channel& channel, std::size_t position) {
     const Member& member = channel.members[position];
-    const int rank = member.log != nullptr ? member.rank() : world_rank_of(channel.group, position);
+    const int rank =
+        member.log != nullptr ? member.rank() : members_.world_rank(channel.group, static_cast<int>(position));
     if (rank < 0) {
       ++wait.num_unknown_absent;
     } else {
@@ -426,42 +440,6 @@ class Judge {
     std::sort(wait.absent.begin(), wait.absent.end());
     wait.long_enough |= wait.seconds >= options_.stall_seconds;
     verdict_.waits.push_back(std::move(wait));
-  }
-
-  // The world rank of a member without a log, as far as the other logs tell; -1 where they do not.
-  int world_rank_of(const std::string& group, std::size_t position) {
-    if (world_of_logical_.empty()) prepare_placement();
-    std::size_t logical = position;
-    if (group != "world") {
-      const auto members = logical_of_group_.find(group);
-      if (members == logical_of_group_.end() || position >= members->second.size()) return -1;
-      logical = static_cast<std::size_t>(members->second[position]);
-    }
-    return logical < world_of_logical_.size() ? world_of_logical_[logical] : -1;
-  }
-
-  void prepare_placement() {
-    world_of_logical_.assign(verdict_.ranks.size(), -1);
-    bool canonical = true;
-    for (const RankLog& log : evidence_.logs) {
-      const auto logical = static_cast<std::size_t>(log.owner.logical_rank);
-      canonical &= log.owner.logical_rank == log.owner.world_rank;
-      if (log.owner.logical_rank >= 0 && logical < world_of_logical_.size())
-        world_of_logical_[logical] = log.owner.world_rank;
-    }
-    std::vector<int> without_log;
-    for (std::size_t rank = 0; rank < log_of_rank_.size(); ++rank) {
-      if (log_of_rank_[rank] == nullptr) without_log.push_back(static_cast<int>(rank));
-    }
-    for (const int rank : without_log) {
-      if (canonical) world_of_logical_[static_cast<std::size_t>(rank)] = rank;
-    }
-    const auto open = std::find(world_of_logical_.begin(), world_of_logical_.end(), -1);
-    if (!canonical && without_log.size() == 1 && open != world_of_logical_.end()) *open = without_log.front();
-    const MeshShape& mesh = evidence_.logs.front().owner.mesh;
-    const auto num_ranks = static_cast<double>(mesh.dp) * mesh.pp * mesh.tp;
-    if (mesh.dp < 1 || mesh.pp < 1 || mesh.tp < 1 || num_ranks != verdict_.world_size) return;
-    for (Group& group : canonical_groups(mesh)) logical_of_group_[group.name()] = std::move(group.members);
   }
 
   // The last member to arrive made all others wait.
@@ -636,12 +614,11 @@ class Judge {
 
   const Evidence& evidence_;
   const JudgeOptions options_;
+  const GroupMembers members_;
   Verdict verdict_;
   std::vector<const RankLog*> log_of_rank_;
   std::vector<std::int64_t> sign_of_rank_;
   std::map<std::tuple<std::string, std::string, int>, Channel> channels_;
-  std::vector<int> world_of_logical_;
-  std::map<std::string, std::vector<int>> logical_of_group_;
   std::vector<std::vector<std::size_t>> waits_of_rank_;
   std::vector<int> roots_;
 };

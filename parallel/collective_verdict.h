@@ -36,7 +36,8 @@ std::string_view name_of(RankState state);
 // One call and where it was made.
 struct NamedCall {
   std::string group, channel;
-  CollectiveIdentity identity;
+  CollectiveIdentity identity;  // root and peer are world ranks, unless:
+  bool by_group_rank = false;   // no log tells the world ranks
   // "all_gather block.3 forward, step 7, 1024 fp32 (call 17 of dp:0/gather)".
   std::string text() const;
 };
@@ -47,6 +48,7 @@ struct Divergence {
   std::uint64_t sequence = 0;
   // The difference is older than what the logs still hold; `sequence` is the oldest call that was compared.
   bool before = false;
+  bool by_group_rank = false;  // see NamedCall
   // Ranks that say the same, most ranks first. fields: where they differ from the first side (the first: from the second).
   struct Side {
     std::vector<int> ranks;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/collective_members.h"
 #include "parallel/collective_verdict.h"
 #include "runtime/base/error.h"
 
@@ -214,7 +215,7 @@ std::string divergence_text(const Divergence& divergence) {
                          ? fmt::format("histories differ before {}, the oldest that the logs hold\n", place)
                          : fmt::format("first divergence: {}\n", place);
   for (const Divergence::Side& side : divergence.sides) {
-    text += fmt::format("  {}: {}", text_of_ranks(side.ranks), describe(side.identity));
+    text += fmt::format("  {}: {}", text_of_ranks(side.ranks), describe(side.identity, divergence.by_group_rank));
     if (!side.fields.empty()) text += fmt::format(" [differs: {}]", fmt::join(side.fields, ", "));
     text += '\n';
   }
@@ -316,7 +317,7 @@ std::string_view name_of(RankState state) {
 }
 
 std::string NamedCall::text() const {
-  return fmt::format("{} ({})", describe(identity), place_of(group, channel, identity.sequence));
+  return fmt::format("{} ({})", describe(identity, by_group_rank), place_of(group, channel, identity.sequence));
 }
 
 std::string text_of_ranks(const std::vector<int>& ranks) {

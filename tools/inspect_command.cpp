@@ -11,6 +11,7 @@
 #include <string>
 
 #include "parallel/collective_evidence.h"
+#include "parallel/collective_members.h"
 #include "parallel/collective_verdict.h"
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
@@ -36,11 +37,13 @@ std::string time_text(std::int64_t unix_ns) {
 }
 
 // One line of `--calls` (docs/collective-log.md).
-std::string call_text(const RankLog& log, const LoggedCall& call) {
+std::string call_text(const RankLog& log, const LoggedCall& call, const GroupMembers& members) {
   const LoggedCommunicator& communicator = log.communicators[static_cast<std::size_t>(call.communicator)];
+  CollectiveIdentity identity = call.identity;
+  const bool by_group_rank = !members.to_world(communicator.group, identity);
   std::string text = fmt::format("{} rank {} call {} of {}/{}: {} | ", time_text(log.owner.unix_time(call.enqueued_ns)),
                                  log.owner.world_rank, call.identity.sequence, communicator.group, communicator.channel,
-                                 describe(call.identity));
+                                 describe(identity, by_group_rank));
   const auto micros = [](std::int64_t ns) { return fmt::format("{:.1f} us", static_cast<double>(ns) * 1e-3); };
   if (call.started_ns == 0) {
     text += "not started";
@@ -53,13 +56,14 @@ std::string call_text(const RankLog& log, const LoggedCall& call) {
 }
 
 void print_calls(const Evidence& evidence, const InspectOptions& options) {
+  const GroupMembers members(evidence.logs);
   bool found = false;
   for (const RankLog& log : evidence.logs) {
     if (options.rank >= 0 && log.owner.world_rank != options.rank) continue;
     found = true;
     const auto shown = std::min<std::int64_t>(options.last, static_cast<std::int64_t>(log.calls.size()));
     for (auto call = log.calls.end() - shown; call != log.calls.end(); ++call)
-      std::fputs(call_text(log, *call).c_str(), stdout);
+      std::fputs(call_text(log, *call, members).c_str(), stdout);
   }
   for (const UnreadableLog& log : evidence.unreadable) {
     if (!found && log.world_rank == options.rank) throw DataError(log.reason);

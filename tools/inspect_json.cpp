@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_identity(Json& object, const CollectiveIdentity& identity) {
+void add_identity(Json& object, const CollectiveIdentity& identity, bool by_group_rank) {
   object["sequence"] = identity.sequence;
   object["op"] = name_of(identity.op);
   object["reduce_op"] = name_of(identity.reduce);
@@ -16,6 +16,7 @@ void add_identity(Json& object, const CollectiveIdentity& identity) {
   object["count"] = identity.num_elements;
   object["root"] = identity.root;
   object["peer"] = identity.peer;
+  object["by_group_rank"] = by_group_rank;
   object["what"] = identity.what_view();
   object["phase"] = identity.phase_view();
   object["step"] = identity.step;
@@ -24,7 +25,7 @@ void add_identity(Json& object, const CollectiveIdentity& identity) {
 
 Json json_of(const NamedCall& call) {
   Json object{{"group", call.group}, {"channel", call.channel}};
-  add_identity(object, call.identity);
+  add_identity(object, call.identity, call.by_group_rank);
   return object;
 }
 
@@ -38,7 +39,7 @@ Json json_of(const Divergence& divergence) {
               {"sides", Json::array()}};
   for (const Divergence::Side& side : divergence.sides) {
     Json entry{{"ranks", side.ranks}, {"differs", side.fields}, {"call", Json::object()}};
-    add_identity(entry["call"], side.identity);
+    add_identity(entry["call"], side.identity, divergence.by_group_rank);
     object["sides"].push_back(std::move(entry));
   }
   return object;

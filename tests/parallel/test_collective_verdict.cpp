@@ -184,6 +184,38 @@ TEST(Verdict, MessagesArePairedBySenderReceiverAndNumber) {
   EXPECT_EQ(verdict.line(), "collective mismatch in call 2 of pp:0/pipe: rank 0: count 64; rank 1: count 65");
 }
 
+// The group is world ranks 2 and 3, which are group ranks 0 and 1.
+TEST(Verdict, SendersReceiversAndRootsAreWorldRanks) {
+  SyntheticRun run(4);
+  run.call(2, "pp:1", "pipe", 2, message(CollectiveOp::kSend, 0, 1, 8), 1, 1, -1, 0);
+  run.call(3, "pp:1", "pipe", 2, message(CollectiveOp::kRecv, 0, 1, 8), 1, 1, -1, 1);
+  run.now(2);
+  const Verdict waiting = judge(run.evidence);
+  EXPECT_EQ(waiting.waits[0].call.text(), "send activation forward, step 7, 2 → 3, 8 fp32 (call 0 of pp:1/pipe)");
+  EXPECT_EQ(waiting.ranks[3].pending[0].text(), "recv activation forward, step 7, 2 → 3, 8 fp32 (call 0 of pp:1/pipe)");
+  for (const int rank : {2, 3}) {
+    CollectiveIdentity call = named_call(CollectiveOp::kBroadcast, "embedding");
+    call.root = rank - 2;
+    run.call(rank, "dp:0", "reduce", 2, call, 1, 1, -1, rank - 2);
+  }
+  EXPECT_EQ(judge(run.evidence).line(), "collective mismatch in call 0 of dp:0/reduce: rank 2: root 2; rank 3: root 3");
+}
+
+TEST(Verdict, AMemberWhoseWorldRankNoLogTellsIsCalledAGroupRank) {
+  SyntheticRun run(4);
+  run.call(2, "other", "pipe", 3, message(CollectiveOp::kSend, 0, 2), 1, 1, -1, 0);
+  for (const int rank : {2, 3}) {
+    CollectiveIdentity call = named_call(CollectiveOp::kBroadcast, "embedding");
+    call.root = rank == 2 ? 0 : 2;
+    run.call(rank, "other", "reduce", 3, call, 1, 1, -1, rank - 2);
+  }
+  const Verdict verdict = judge(run.evidence);
+  EXPECT_EQ(verdict.ranks[2].pending[0].text(),
+            "send activation forward, step 7, 0 → 2, 8 fp32, by group rank (call 0 of other/pipe)");
+  EXPECT_EQ(verdict.line(),
+            "collective mismatch in call 0 of other/reduce: rank 2: root group rank 0; rank 3: root group rank 2");
+}
+
 TEST(Verdict, AReceiverWaitsForItsSender) {
   SyntheticRun run(2);
   run.call(1, "pp:0", "pipe", 2, message(CollectiveOp::kRecv, 0, 1), 1, 1);
