@@ -31,6 +31,8 @@ constexpr int kBeatMs = 200;
 constexpr int kSoonMs = 20;
 // Evidence is read from files while a launcher counts to one second: of more ranks than this there is no time for it.
 constexpr std::size_t kMaxJudgedRanks = 512;
+// How often what is written is sent on its way to a network's file system.
+constexpr double kSyncSeconds = 5;
 // Whoever asks has waited long enough already; but a heartbeat on a network's file system may come late.
 constexpr JudgeOptions kNow{.stall_seconds = 0, .silence_seconds = 30};
 
@@ -38,7 +40,7 @@ constexpr JudgeOptions kNow{.stall_seconds = 0, .silence_seconds = 30};
 std::optional<Verdict> verdict_of(const std::string& run_directory, const JudgeOptions& options) {
   if (run_directory.empty()) return std::nullopt;
   try {
-    return judge(gather_evidence(run_directory), options);
+    return judge(gather_evidence(run_directory, kEvidenceDuringRun), options);
   } catch (const std::exception& error) {
     log::info(std::string("the collective logs cannot be judged: ") + error.what());
     return std::nullopt;
@@ -84,6 +86,8 @@ struct Watchdog::State {
     }
   }
 
+  double synced = 0;  // of the watchdog's thread
+
   WatchdogSigns look() {
     WatchdogSigns signs{.now = monotonic_seconds(),
                         .peers = presence.peers(),
@@ -95,6 +99,10 @@ struct Watchdog::State {
     rules.set_timeout(timeout_seconds);
     if (log != nullptr) {
       log->beat();
+      if (signs.now - synced >= kSyncSeconds) {
+        log->sync();
+        synced = signs.now;
+      }
       // Who is alone waits for nobody.
       if (!signs.peers.empty()) signs.activity = log->activity();
     }

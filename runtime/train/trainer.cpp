@@ -130,9 +130,9 @@ class Trainer {
   }
 
   // Says in the collective log how this rank ended.
-  void end_log(ExitCode code, std::string_view message = {}) noexcept {
+  void end_log(ExitCode code, std::string_view message = {}, int culprit = -1) noexcept {
     // One line: what chaos has to add is for the terminal and the text log.
-    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message.substr(0, message.find('\n')));
+    if (calls_ != nullptr) calls_->end(static_cast<int>(code), message.substr(0, message.find('\n')), culprit);
     log::flush();
   }
 
@@ -586,7 +586,7 @@ ExitCode run_trainer(const TrainContext& context) {
     return code;
   } catch (const AgreedError& error) {
     const std::exception_ptr error_before_leaving = std::current_exception();
-    trainer.end_log(error.exit_code, error.what());
+    trainer.end_log(error.exit_code, error.what(), error.rank);
     try {
       trainer.leave();
       trainer.enter(TeardownState::kCommunicators);
