@@ -77,7 +77,7 @@ struct MpiSession::State {
   std::mutex mutex;
   std::string shared_file;  // under mutex
   // What MPI may still write to after agree_after_failure() gave up.
-  int vote = 0, lowest = 0;
+  std::array<int, 2> vote{}, lowest{};
 };
 
 MpiSession::MpiSession() : state_(std::make_unique<State>()), host_(host_name()) {
@@ -145,10 +145,10 @@ void MpiSession::agree(const std::function<void()>& step) {
 std::optional<MpiSession::FoundError> MpiSession::agree_after_failure(const ErrorInfo& mine,
                                                                       std::chrono::milliseconds grace) {
   // An error of a call is often the shadow of another rank's own: that one goes first.
-  state_->vote = mine.code == ExitCode::kCollective ? rank_ + size_ : rank_;
-  state_->lowest = 2 * size_;
+  const bool of_a_call = mine.code == ExitCode::kCollective;
+  state_->vote = {of_a_call ? rank_ + size_ : rank_, of_a_call ? 0 : 1};
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(&state_->vote, &state_->lowest, 1, MPI_INT, MPI_MIN, state_->world, &request);
+  MPI_Iallreduce(state_->vote.data(), state_->lowest.data(), 2, MPI_INT, MPI_MIN, state_->world, &request);
   const auto deadline = std::chrono::steady_clock::now() + grace;
   for (int complete = 0;;) {
     MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
@@ -156,8 +156,8 @@ std::optional<MpiSession::FoundError> MpiSession::agree_after_failure(const Erro
     if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const int found = state_->lowest % size_;
-  return FoundError{found, broadcast_error(mine, found, state_->world)};
+  const int found = state_->lowest[0] % size_;
+  return FoundError{found, broadcast_error(mine, found, state_->world), state_->lowest[1] == 1};
 }
 
 bool MpiSession::claim_last_word() {

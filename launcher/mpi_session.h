@@ -45,6 +45,7 @@ class MpiSession {
   struct FoundError {
     int rank = 0;
     ErrorInfo error;
+    bool may_finalise = true;  // on no rank an error of a collective call, whose transfers MPI may still hold on to
   };
   std::optional<FoundError> agree_after_failure(const ErrorInfo& mine, std::chrono::milliseconds grace);
 

@@ -127,8 +127,7 @@ int RankGuard::run(const std::function<ExitCode()>& body) {
   }
   const auto found = session_.agree_after_failure(mine, kGrace);
   if (!found) end_job(mine, found);
-  // Where a call of this rank failed, or its teardown did, MPI may still hold on to what is gone: it must not finalise.
-  if (mine.code == ExitCode::kCollective || !teardown_.may_enter(TeardownState::kMpi)) end_job(mine, found);
+  if (!found->may_finalise || !teardown_.may_enter(TeardownState::kMpi)) end_job(mine, found);
   if (found->rank == session_.rank()) print_error(found->error);
   return leave(found->error.code);
 }

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,8 +89,31 @@ int allocate(int descriptor, std::uint64_t bytes) {
   return 0;
 }
 
+// Whether only this machine can have the file system of a file mounted. Where that is not known: no.
+bool is_local(int descriptor) {
+  struct statfs system {};
+  if (fstatfs(descriptor, &system) != 0) return false;
+  switch (static_cast<std::uint32_t>(system.f_type)) {
+    case EXT4_SUPER_MAGIC:  // and ext2, ext3
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case 0x2fc12fc1:  // ZFS
+      return true;
+    default: return false;
+  }
+}
+
+struct MappedFile {
+  int descriptor;  // -1 where nobody needs it: see CollectiveLog::sync
+  std::byte* data;
+};
+
 // A file of its own at `path`, mapped and touched. Throws with nothing left behind but the file, which the caller removes.
-std::byte* map_new_file(const std::string& path, const std::string& final_path, std::uint64_t bytes) {
+MappedFile map_new_file(const std::string& path, const std::string& final_path, std::uint64_t bytes) {
   // Never an existing file: truncating one that a process still maps would end that process.
   unlink(path.c_str());
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -102,12 +127,13 @@ std::byte* map_new_file(const std::string& path, const std::string& final_path, 
   }
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   const int code = errno;
-  close(descriptor);
+  const bool keep = data != MAP_FAILED && !is_local(descriptor);
+  if (!keep) close(descriptor);
   if (data == MAP_FAILED) fail(final_path, "cannot be mapped", code);
   // MAP_POPULATE would map the pages for reading only, and the first store to each would still fault.
   auto* begin = static_cast<volatile char*>(data);
   for (std::uint64_t at = 0; at < bytes; at += 4096) begin[at] = 0;
-  return static_cast<std::byte*>(data);
+  return {keep ? descriptor : -1, static_cast<std::byte*>(data)};
 }
 
 void write_header(format::Header& to, const LogOwner& owner, std::uint64_t capacity) {
@@ -152,11 +178,12 @@ LogOwner LogOwner::this_process() {
   return owner;
 }
 
-CollectiveLog::CollectiveLog(std::string path, std::byte* data, std::uint64_t capacity)
-    : path_(std::move(path)), data_(data), capacity_(capacity) {}
+CollectiveLog::CollectiveLog(std::string path, int descriptor, std::byte* data, std::uint64_t capacity)
+    : path_(std::move(path)), descriptor_(descriptor), data_(data), capacity_(capacity) {}
 
 CollectiveLog::~CollectiveLog() {
   munmap(data_, format::file_bytes(capacity_));
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::unique_ptr<CollectiveLog> CollectiveLog::create(const std::string& path, const LogOwner& owner,
@@ -165,7 +192,8 @@ std::unique_ptr<CollectiveLog> CollectiveLog::create(const std::string& path, co
   const std::string temporary = path + ".tmp";
   std::unique_ptr<CollectiveLog> log;
   try {
-    log.reset(new CollectiveLog(path, map_new_file(temporary, path, format::file_bytes(capacity)), capacity));
+    const MappedFile file = map_new_file(temporary, path, format::file_bytes(capacity));
+    log.reset(new CollectiveLog(path, file.descriptor, file.data, capacity));
   } catch (...) {
     unlink(temporary.c_str());
     throw;
@@ -289,10 +317,18 @@ CollectiveLog::Activity CollectiveLog::activity() const {
   return activity;
 }
 
-void CollectiveLog::end(int exit_code, std::string_view message) {
+void CollectiveLog::sync() {
+  if (descriptor_ < 0) return;
+  // Not msync: with MS_ASYNC Linux does nothing, and with MS_SYNC it waits for the server, which may be gone. The whole
+  // file, since the kernel knows which of its pages changed. An error is that of a file system which is left to its pace.
+  sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+void CollectiveLog::end(int exit_code, std::string_view message, int culprit_world_rank) {
   const std::lock_guard lock(mutex_);
   format::Header& to = header(data_);
   message.copy(to.message, sizeof(to.message));
+  atomic(to.culprit).store(culprit_world_rank < 0 ? 0 : culprit_world_rank + 1, std::memory_order_relaxed);
   atomic(to.exit_code).store(exit_code, std::memory_order_relaxed);
   atomic(to.heartbeat_ns).store(unix_time_ns(), std::memory_order_relaxed);
   atomic(to.state).store(state_after(exit_code), std::memory_order_release);

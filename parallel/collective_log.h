@@ -83,8 +83,13 @@ class CollectiveLog {
 
   void set_step(std::int64_t step);
   void beat();
-  // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes.
-  void end(int exit_code, std::string_view message = {});
+  // Starts to write what changed since the last call to the file system, and does not wait for it: for a thread that does
+  // nothing else, about as often as it beats. Only where other hosts may read the file; on a local file system every
+  // reader sees the pages themselves, and nothing is done.
+  void sync();
+  // Once, at the end. Exit code 0 is kEndedOk. Messages are cut at 512 bytes. culprit: the world rank whose error it is,
+  // where all ranks end with the error of one; -1: not told.
+  void end(int exit_code, std::string_view message = {}, int culprit_world_rank = -1);
   // The same for a signal handler that ends the process: without a message, a lock, memory of its own or a system call.
   // Changes nothing where end() is through.
   void mark_ended(int exit_code) noexcept;
@@ -102,12 +107,13 @@ class CollectiveLog {
   const std::string& path() const { return path_; }
 
  private:
-  CollectiveLog(std::string path, std::byte* data, std::uint64_t capacity);
+  CollectiveLog(std::string path, int descriptor, std::byte* data, std::uint64_t capacity);
   // The index of the record, or kNoRecord where its slot was taken.
   std::uint64_t add_record(int communicator, const CollectiveIdentity& identity, std::uint64_t fingerprint,
                            std::uint64_t chain);
 
   std::string path_;
+  int descriptor_;  // of a file that other hosts may read; else -1
   std::byte* data_;
   std::uint64_t capacity_;
   std::mutex mutex_;  // add_communicator, end
@@ -136,6 +142,7 @@ struct RankLog {
   LogState state = LogState::kRunning;
   int exit_code = 0;
   std::string message;
+  int culprit = -1;               // world rank whose error it ended with; -1: the log does not tell
   std::int64_t heartbeat_ns = 0;  // Unix time; 0: none yet
   std::int64_t step = 0;
   std::uint64_t num_added = 0;

@@ -41,7 +41,8 @@ struct Header {
   std::uint32_t reserved3;
   std::int64_t heartbeat_ns;
   std::int64_t step;
-  std::uint64_t reserved4[4];
+  std::int32_t culprit;  // world rank + 1; 0: not told
+  std::uint32_t reserved4[7];
   std::uint64_t num_added;  // alone in its cache line: all streams count here
   std::uint64_t reserved5[7];
   char message[512];
@@ -51,6 +52,7 @@ static_assert(offsetof(Header, capacity) == 32);
 static_assert(offsetof(Header, host) == 88);
 static_assert(offsetof(Header, check) == 248);
 static_assert(offsetof(Header, state) == 256);
+static_assert(offsetof(Header, culprit) == 288);
 static_assert(offsetof(Header, num_added) == 320);
 static_assert(offsetof(Header, message) == 384);
 static_assert(sizeof(Header) == 4096);

@@ -196,6 +196,7 @@ RankLog read_collective_log(const std::string& path, std::uint64_t max_calls) {
                                                                                 : LogState::kRunning;
   log.exit_code = header.exit_code;
   log.message = text_of(header.message);
+  if (header.culprit > 0 && header.culprit <= header.world_size) log.culprit = header.culprit - 1;
   log.heartbeat_ns = is_time(header.heartbeat_ns) ? header.heartbeat_ns : 0;
   log.step = header.step;
 

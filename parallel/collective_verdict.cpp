@@ -62,6 +62,7 @@ class Judge {
 
   Verdict run() {
     require(evidence_.logs.size() == evidence_.liveness.size(), "verdict: one liveness per log");
+    require(options_.silence_seconds > 0, "verdict: a heartbeat has an age");
     for (const RankLog& log : evidence_.logs) verdict_.world_size = std::max(verdict_.world_size, log.owner.world_size);
     verdict_.unreadable = evidence_.unreadable;
     verdict_.ignored = evidence_.ignored;
@@ -92,7 +93,8 @@ class Judge {
     if (log.state == LogState::kEndedError) {
       const bool asked = log.exit_code == static_cast<int>(ExitCode::kStopped) ||
                          log.exit_code == static_cast<int>(ExitCode::kStoppedUnsaved);
-      return asked ? RankState::kEnded : RankState::kFailed;
+      if (asked) return RankState::kEnded;
+      return follows(log) ? RankState::kFollowed : RankState::kFailed;
     }
     switch (liveness) {
       case Liveness::kDead: return RankState::kDied;
@@ -100,7 +102,11 @@ class Judge {
       case Liveness::kRunning: return RankState::kRunning;
       case Liveness::kUnknown: break;
     }
-    return silent_seconds > options_.silent_seconds ? RankState::kSilent : RankState::kRunning;
+    return silent_seconds > options_.silence_seconds ? RankState::kSilent : RankState::kRunning;
+  }
+
+  bool follows(const RankLog& log) const {
+    return log.culprit >= 0 && log.culprit < verdict_.world_size && log.culprit != log.owner.world_rank;
   }
 
   // The last moment (Unix time) at which the rank is known to have lived.
@@ -128,6 +134,7 @@ class Judge {
       report.message = log.message;
       report.pid = log.owner.pid;
       report.exit_code = log.exit_code;
+      if (report.state == RankState::kFollowed) report.ended_with = log.culprit;
       report.step = log.step;
       report.num_calls = log.num_added;
       report.num_damaged = log.num_damaged;
@@ -140,13 +147,31 @@ class Judge {
       }
       if (finished != nullptr) report.last_finished = named(log, *finished);
     }
+    verdict_.starting = is_starting();
     for (RankReport& report : verdict_.ranks) {
-      if (report.state == RankState::kNoLog) report.message = "no collective log";
+      if (report.state == RankState::kNoLog)
+        report.message = verdict_.starting ? "no collective log yet" : "no collective log";
     }
     for (const UnreadableLog& log : evidence_.unreadable) {
       if (log.world_rank >= 0 && log.world_rank < verdict_.world_size) report_of(log.world_rank).message = log.reason;
     }
   }
+
+  // Ranks create their logs one after the other, and other hosts see a new file later still. Where one has ended or died,
+  // nobody is about to begin.
+  bool is_starting() const {
+    std::int64_t newest = 0;
+    for (const RankLog& log : evidence_.logs) newest = std::max(newest, log.owner.unix_ns);
+    bool missing = false;
+    for (const RankReport& report : verdict_.ranks) {
+      missing |= report.state == RankState::kNoLog;
+      if (report.state == RankState::kDied || report.state == RankState::kEnded || report.state == RankState::kFailed ||
+          report.state == RankState::kFollowed)
+        return false;
+    }
+    return missing && static_cast<double>(evidence_.now_ns - newest) * kNs <= options_.silence_seconds;
+  }
+  bool is_starting(int rank) const { return verdict_.starting && state_of(rank) == RankState::kNoLog; }
 
   static NamedCall named(const RankLog& log, const LoggedCall& call) {
     const LoggedCommunicator& communicator = log.communicators[static_cast<std::size_t>(call.communicator)];
@@ -377,7 +402,7 @@ class Judge {
     const bool lives = state == RankState::kRunning || state == RankState::kStopped || state == RankState::kSilent;
     const std::int64_t until = lives ? evidence_.now_ns : sign_of_rank_[static_cast<std::size_t>(member.rank())];
     wait.seconds = std::max(wait.seconds, static_cast<double>(until - since) * kNs);
-    wait.long_enough |= state == RankState::kFailed;
+    wait.long_enough |= state == RankState::kFailed || state == RankState::kFollowed;
   }
 
   void add_absent(Wait& wait, const Channel& channel, std::size_t position) {
@@ -389,7 +414,11 @@ class Judge {
       wait.absent.push_back(rank);
     }
     // Who will not come need not be waited for until it is a stall.
-    wait.long_enough |= rank < 0 || state_of(rank) != RankState::kRunning;
+    if (rank < 0) {
+      wait.long_enough |= !verdict_.starting;
+    } else {
+      wait.long_enough |= state_of(rank) != RankState::kRunning && !is_starting(rank);
+    }
   }
 
   void add(Wait wait) {
@@ -531,21 +560,34 @@ class Judge {
     verdict_.culprits = std::move(culprits);
   }
 
+  // An old heartbeat says little: a silent rank that waits for another one did not begin it, nor does it where a rank
+  // that is known to live is waited for. One in a circle of waits may have died there.
+  bool silence_explains(const RankReport& report) const {
+    const bool in_cycle =
+        std::find(verdict_.cycle.begin(), verdict_.cycle.end(), report.world_rank) != verdict_.cycle.end();
+    if (!in_cycle && !waits_of_rank_[static_cast<std::size_t>(report.world_rank)].empty()) return false;
+    return std::none_of(roots_.begin(), roots_.end(), [&](int rank) {
+      return state_of(rank) == RankState::kRunning || state_of(rank) == RankState::kStopped;
+    });
+  }
+
   // The causes in the order in which one explains the others.
   void decide() {
-    const auto is_lost = [](const RankReport& report) {
-      return report.state == RankState::kDied || report.state == RankState::kSilent ||
-             report.state == RankState::kNoLog;
+    const auto is_lost = [&](const RankReport& report) {
+      return report.state == RankState::kDied || (report.state == RankState::kNoLog && !verdict_.starting) ||
+             (report.state == RankState::kSilent && silence_explains(report));
     };
-    const auto failed = [](const RankReport& report) { return report.state == RankState::kFailed; };
-    const auto failed_alone = [](const RankReport& report) {
+    const auto failed = [](const RankReport& report) {
+      return report.state == RankState::kFailed || report.state == RankState::kFollowed;
+    };
+    const auto failed_alone = [&](const RankReport& report) {
       // A collective error is what a rank says when another one is the cause.
-      return report.state == RankState::kFailed && report.exit_code != static_cast<int>(ExitCode::kCollective);
+      return failed(report) && report.exit_code != static_cast<int>(ExitCode::kCollective);
     };
     const auto stopped = [](const RankReport& report) { return report.state == RankState::kStopped; };
 
     if (!verdict_.divergences.empty()) return set(Outcome::kMismatch, minority());
-    if (auto ranks = ranks_where(failed_alone); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (auto ranks = ranks_where(failed_alone); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
     const auto died = ranks_where([](const RankReport& report) { return report.state == RankState::kDied; });
     if (died.size() == verdict_.ranks.size()) {
       // Killed together, or one first and its launcher took the others along: only a wait that lasted tells.
@@ -553,11 +595,32 @@ class Judge {
       return set(Outcome::kMissing, lasted ? roots_ : std::vector<int>{});
     }
     if (auto ranks = roots_where(is_lost); !ranks.empty()) return set(Outcome::kMissing, std::move(ranks));
-    if (auto ranks = roots_where(failed); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (auto ranks = roots_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
     if (auto ranks = ranks_where(is_lost); !ranks.empty()) return set(Outcome::kMissing, std::move(ranks));
     if (auto ranks = ranks_where(stopped); !ranks.empty()) return set(Outcome::kStalled, std::move(ranks));
-    if (!verdict_.waits.empty() && verdict_.waits.front().long_enough) return set(Outcome::kStalled, roots_);
-    if (auto ranks = ranks_where(failed); !ranks.empty()) return set(Outcome::kFailed, std::move(ranks));
+    if (verdict_.starting) std::erase_if(roots_, [&](int rank) { return is_starting(rank); });
+    if (is_stalled()) return set(Outcome::kStalled, roots_);
+    if (auto ranks = ranks_where(failed); !ranks.empty()) return set(Outcome::kFailed, origins(ranks));
+  }
+
+  // A wait for a rank that is about to create its log is none.
+  bool is_stalled() const {
+    if (!roots_.empty() || !verdict_.cycle.empty()) return true;
+    return std::any_of(verdict_.waits.begin(), verdict_.waits.end(), [&](const Wait& wait) {
+      const bool for_starting = verdict_.starting && (!wait.absent.empty() || wait.num_unknown_absent > 0);
+      return wait.long_enough && !for_starting;
+    });
+  }
+
+  // The ranks whose errors these ranks ended with, in their order.
+  std::vector<int> origins(const std::vector<int>& ranks) const {
+    std::vector<int> result;
+    for (const int rank : ranks) {
+      const int other = verdict_.ranks[static_cast<std::size_t>(rank)].ended_with;
+      const int origin = other >= 0 ? other : rank;
+      if (std::find(result.begin(), result.end(), origin) == result.end()) result.push_back(origin);
+    }
+    return result;
   }
 
   // Who differs from most; nobody where the first side is no larger than the second.

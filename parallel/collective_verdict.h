@@ -28,7 +28,8 @@ enum class RankState : std::uint8_t {
   kDied,     // the process is gone and did not say how it ended
   kEnded,    // well, or because somebody asked it to stop
   kFailed,
-  kNoLog,  // no log that can be read
+  kFollowed,  // ended with the error of another rank, as all ranks agreed
+  kNoLog,     // no log that can be read
 };
 std::string_view name_of(RankState state);
 
@@ -75,6 +76,7 @@ struct RankReport {
   std::string host, message;  // message: of a rank that failed, or why there is no log
   std::int64_t pid = 0;
   int exit_code = 0;
+  int ended_with = -1;  // of kFollowed: the rank whose error it was
   std::int64_t step = 0;
   std::uint64_t num_calls = 0;
   double silent_seconds = 0;  // since its last sign of life
@@ -88,8 +90,11 @@ struct RankReport {
 };
 
 struct JudgeOptions {
-  double stall_seconds = 30;   // a wait of a running job that is no longer than this is ordinary
-  double silent_seconds = 30;  // without a heartbeat, of a process that cannot be probed: then it counts as lost
+  double stall_seconds = 30;  // a wait of a running job that is no longer than this is ordinary; 0: every wait counts
+  // A rank whose process cannot be probed and whose last sign of life is older is silent. Never 0: a thread of each rank
+  // writes a heartbeat some times a second, but other hosts see it only when their file system shows it.
+  // A rank without a log is given as long from the creation of the newest log on.
+  double silence_seconds = 120;
 };
 
 struct Verdict {
@@ -105,8 +110,11 @@ struct Verdict {
   std::uint64_t num_compared = 0;  // calls of all ranks that were compared
   std::uint64_t num_timed = 0;     // calls that entered the waiting times
   double waiting_seconds = 0;      // of all ranks
+  bool starting = false;           // ranks without a log may still be about to create it
   bool several_hosts = false;      // waiting times across hosts then carry the skew of their clocks
 
+  // False where line() only says how far a run is that has nothing wrong with it.
+  bool trouble() const { return outcome != Outcome::kOk; }
   // One line of at most kMaxVerdictLine bytes, for error messages: what, where, who.
   std::string line() const;
   // The whole story, for people; ends in a newline.

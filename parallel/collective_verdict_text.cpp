@@ -102,9 +102,18 @@ std::string mismatch_line(const Verdict& verdict) {
 
 std::string failed_line(const Verdict& verdict) {
   const RankReport& first = report_of(verdict, verdict.culprits.front());
-  std::string text = fmt::format("rank {} ({}) ended with exit code {} in step {}", first.world_rank, first.host,
-                                 first.exit_code, first.step);
-  if (!first.message.empty()) text += ": " + first.message;
+  std::vector<int> followers;
+  for (const RankReport& report : verdict.ranks) {
+    if (report.ended_with == first.world_rank) followers.push_back(report.world_rank);
+  }
+  // Where it did not live to write down its error, those that ended with it did.
+  const RankReport& said =
+      first.state == RankState::kFailed || followers.empty() ? first : report_of(verdict, followers.front());
+  std::string text = first.state == RankState::kNoLog ? fmt::format("rank {} (without a log)", first.world_rank)
+                                                      : fmt::format("rank {} ({})", first.world_rank, first.host);
+  text += fmt::format(" ended with exit code {} in step {}", said.exit_code, said.step);
+  if (!followers.empty()) text += fmt::format(", {} with it", text_of_ranks(followers));
+  if (!said.message.empty()) text += ": " + said.message;
   if (verdict.culprits.size() > 1) text += fmt::format(" (failed as well: {})", verdict.culprits.size() - 1);
   return text;
 }
@@ -173,6 +182,14 @@ std::string ok_line(const Verdict& verdict) {
       static_cast<std::size_t>(std::count_if(verdict.ranks.begin(), verdict.ranks.end(), [](const RankReport& report) {
         return report.state == RankState::kRunning;
       }));
+  if (verdict.starting) {
+    std::vector<int> missing;
+    for (const RankReport& report : verdict.ranks) {
+      if (report.state == RankState::kNoLog) missing.push_back(report.world_rank);
+    }
+    return fmt::format("starting: {} of {} running, {} without a log yet", num_running,
+                       count_of(verdict.ranks.size(), "rank"), text_of_ranks(missing));
+  }
   const std::string doing = num_running == 0 ? "ended"
                             : num_running == verdict.ranks.size()
                                 ? "running"
@@ -220,12 +237,15 @@ std::string rank_text(const RankReport& report) {
   if (report.state == RankState::kNoLog) return text + fmt::format(": {}\n", report.message);
   text += fmt::format(" ({}, pid {}): {}, step {}, {}", report.host, report.pid, name_of(report.state), report.step,
                       count_of(report.num_calls, "call"));
-  if (report.state == RankState::kFailed) text += fmt::format(", exit code {}", report.exit_code);
+  if (report.state == RankState::kFollowed) text += fmt::format(", the error of rank {}", report.ended_with);
+  if (report.state == RankState::kFailed || report.state == RankState::kFollowed)
+    text += fmt::format(", exit code {}", report.exit_code);
   if (report.num_damaged > 0) text += fmt::format(", {} damaged", report.num_damaged);
   if (report.state == RankState::kSilent || report.state == RankState::kDied)
     text += fmt::format(", last sign of life {} ago", seconds_text(report.silent_seconds));
   text += '\n';
-  if (!report.message.empty()) text += fmt::format("    said: {}\n", report.message);
+  if (!report.message.empty() && report.state != RankState::kFollowed)
+    text += fmt::format("    said: {}\n", report.message);
   if (report.last_finished) text += fmt::format("    last finished: {}\n", report.last_finished->text());
   for (const NamedCall& call : report.pending) text += fmt::format("    in: {}\n", call.text());
   return text;
@@ -289,6 +309,7 @@ std::string_view name_of(RankState state) {
     case RankState::kDied: return "died";
     case RankState::kEnded: return "ended";
     case RankState::kFailed: return "failed";
+    case RankState::kFollowed: return "ended with it";
     case RankState::kNoLog: return "no log";
   }
   throw InternalError("verdict: unknown rank state");

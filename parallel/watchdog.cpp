@@ -32,7 +32,7 @@ constexpr int kSoonMs = 20;
 // Evidence is read from files while a launcher counts to one second: of more ranks than this there is no time for it.
 constexpr std::size_t kMaxJudgedRanks = 512;
 // Whoever asks has waited long enough already; but a heartbeat on a network's file system may come late.
-constexpr JudgeOptions kNow{.stall_seconds = 0, .silent_seconds = 10};
+constexpr JudgeOptions kNow{.stall_seconds = 0, .silence_seconds = 30};
 
 // Nothing where the logs cannot be judged.
 std::optional<Verdict> verdict_of(const std::string& run_directory, const JudgeOptions& options) {

@@ -57,6 +57,7 @@ Json json_of(const Wait& wait) {
 Json json_of(const RankReport& report, double all_waiting_seconds) {
   Json object{{"rank", report.world_rank},
               {"state", name_of(report.state)},
+              {"ended_with", report.ended_with},
               {"host", report.host},
               {"pid", report.pid},
               {"exit_code", report.exit_code},
@@ -82,6 +83,7 @@ std::string to_json(const Verdict& verdict) {
   Json object{{"verdict", name_of(verdict.outcome)},
               {"summary", verdict.line()},
               {"world_size", verdict.world_size},
+              {"starting", verdict.starting},
               {"culprits", verdict.culprits},
               {"cycle", verdict.cycle},
               {"divergences", Json::array()},

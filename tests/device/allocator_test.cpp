@@ -279,6 +279,22 @@ TEST_F(AllocatorTest, ACategoryWithAResourceOfItsOwnSharesNothing) {
   EXPECT_EQ(allocator.stats().reserved, static_cast<std::int64_t>(6 * kMiB));
 }
 
+TEST_F(AllocatorTest, AResourceThatIsGivenUpMayGoBeforeTheAllocator) {
+  SegmentResource own;
+  Allocator allocator(own);
+  {
+    SegmentResource shared;
+    allocator.set_resource(Category::kParameters, shared);
+    allocator.set_resource(Category::kGradients, shared);
+    allocator.allocate(3 * kMiB, Category::kParameters, compute.view()).reset();
+    EXPECT_EQ(shared.outstanding(), 3 * kMiB);
+    allocator.use_own_resource();
+    EXPECT_EQ(shared.outstanding(), 0U);
+  }
+  const Buffer next = allocator.allocate(3 * kMiB, Category::kParameters, compute.view());
+  EXPECT_EQ(own.outstanding(), 3 * kMiB);
+}
+
 TEST_F(AllocatorTest, SegmentsThatHappenToTouchAreNotMerged) {
   SegmentResource arena;
   {

@@ -132,6 +132,13 @@ TEST_F(CollectiveLogFile, HowItEndedIsRead) {
   EXPECT_EQ(failed.state, LogState::kEndedError);
   EXPECT_EQ(failed.exit_code, 6);
   EXPECT_EQ(failed.message, std::string(512, 'm'));
+  EXPECT_EQ(failed.culprit, -1);
+  for (const int culprit : {0, 1}) {
+    CollectiveLog::create(path(), owner_of_rank(1, 2), 8)->end(3, "data", culprit);
+    EXPECT_EQ(read_collective_log(path()).culprit, culprit);
+  }
+  CollectiveLog::create(path(), owner_of_rank(1, 2), 8)->end(3, "data", 2);  // of two ranks
+  EXPECT_EQ(read_collective_log(path()).culprit, -1);
 }
 
 CollectiveLog* interrupted = nullptr;
@@ -196,6 +203,20 @@ TEST_F(CollectiveLogFile, TheRingKeepsTheNewestCalls) {
   EXPECT_EQ(newest.calls.back().index, 20U);
 }
 
+TEST_F(CollectiveLogFile, WritingBackChangesNothingThatIsRead) {
+  const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
+  const int dp = log->add_communicator(kGather);
+  std::uint64_t chain = 0;
+  for (std::uint64_t sequence = 0; sequence < 20; ++sequence) {
+    log->sync();
+    log->finished(add(*log, dp, sequence, chain));
+  }
+  const std::string before = bytes();
+  log->sync();
+  EXPECT_EQ(bytes(), before);
+  EXPECT_EQ(read_collective_log(path()).calls.size(), 8U);
+}
+
 TEST_F(CollectiveLogFile, SendAndRecvDoNotMoveTheGroupsCounters) {
   const auto log = CollectiveLog::create(path(), owner_of_rank(1, 2), 8);
   const int pp = log->add_communicator(kGather);
@@ -226,6 +247,7 @@ TEST_F(CollectiveLogFile, ThreadsAddRecordsAtOnceAndAReaderSeesNoneTorn) {
         log->started(handle);
         log->finished(handle, 1);
         log->beat();
+        if (sequence % 64 == 0) log->sync();
       }
       --running;
     });

@@ -338,7 +338,7 @@ TEST(Verdict, ARankWithoutALogIsMissing) {
   run.gather(1, "block.1", 1, 1);
   run.evidence.logs.pop_back();
   run.evidence.liveness.pop_back();
-  run.now(2);
+  run.now(121);
   Verdict verdict = judge(run.evidence);
   EXPECT_EQ(verdict.outcome, Outcome::kMissing);
   EXPECT_EQ(verdict.culprits, (Ranks{2}));
@@ -349,18 +349,110 @@ TEST(Verdict, ARankWithoutALogIsMissing) {
   EXPECT_EQ(verdict.line().substr(0, 50), "rank 2: collective log x/rank-00002.log: is empty;");
 }
 
+TEST(Verdict, ARunWhoseRanksCreateTheirLogsIsStarting) {
+  SyntheticRun run = run_of(4);
+  run.gather(0, "block.1", 1, 1);
+  run.gather(1, "block.1", 1, 1);
+  for (int rank = 2; rank < 4; ++rank) {
+    run.evidence.logs.pop_back();
+    run.evidence.liveness.pop_back();
+  }
+  run.log(1).owner.unix_ns += 10'000'000'000;  // the newest
+  run.log(1).owner.monotonic_ns += 10'000'000'000;
+  const JudgeOptions at_once{.stall_seconds = 0};
+  for (const double now : {2.0, 129.0}) {
+    run.now(now);
+    for (const Verdict& verdict : {judge(run.evidence), judge(run.evidence, at_once)}) {
+      EXPECT_EQ(verdict.outcome, Outcome::kOk);
+      EXPECT_FALSE(verdict.trouble());
+      EXPECT_EQ(verdict.culprits, Ranks{});
+      EXPECT_EQ(verdict.line(), "starting: 2 of 4 ranks running, ranks 2, 3 without a log yet");
+    }
+  }
+  run.now(131);
+  for (const Verdict& verdict : {judge(run.evidence), judge(run.evidence, at_once)}) {
+    EXPECT_EQ(verdict.outcome, Outcome::kMissing);
+    EXPECT_TRUE(verdict.trouble());
+    EXPECT_EQ(verdict.culprits, (Ranks{2, 3}));
+  }
+}
+
+TEST(Verdict, WhereARankHasDiedNobodyIsAboutToStart) {
+  SyntheticRun run = run_of(3);
+  run.evidence.logs.pop_back();
+  run.evidence.liveness.pop_back();
+  run.now(2);
+  EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
+  run.liveness(1) = Liveness::kStopped;
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{1}));
+  run.liveness(1) = Liveness::kDead;
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{1, 2}));
+  run.liveness(1) = Liveness::kRunning;
+  end(run, 0, 0);
+  EXPECT_EQ(judge(run.evidence).culprits, (Ranks{2}));
+}
+
 TEST(Verdict, ARankOfAnotherHostIsJudgedByItsHeartbeat) {
   SyntheticRun run = run_of(2);
   run.log(1).owner.host = "hostB";
   run.liveness(1) = Liveness::kUnknown;
-  run.now(20);
+  run.now(120);
   EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
-  run.now(100);
+  EXPECT_EQ(judge(run.evidence, {.stall_seconds = 0}).outcome, Outcome::kOk);
+  run.now(150);
   const Verdict verdict = judge(run.evidence);
   EXPECT_EQ(verdict.outcome, Outcome::kMissing);
-  EXPECT_EQ(verdict.line().substr(0, 61), "rank 1 (hostB, pid 1001) gave no sign of life for 99 s; last ");
+  EXPECT_EQ(verdict.line().substr(0, 62), "rank 1 (hostB, pid 1001) gave no sign of life for 149 s; last ");
   run.log(1).heartbeat_ns = SyntheticRun::kStart + 95'000'000'000;
   EXPECT_EQ(judge(run.evidence).outcome, Outcome::kOk);
+  EXPECT_EQ(judge(run.evidence, {.silence_seconds = 40}).outcome, Outcome::kMissing);
+  EXPECT_THROW(judge(run.evidence, {.silence_seconds = 0}), InternalError);
+}
+
+// Ranks 0 and 1 on hostA, from where it is judged, 2 and 3 on hostB. All but rank 1 wait in the third call.
+SyntheticRun two_hosts() {
+  SyntheticRun run = run_of(4);
+  for (const int rank : {0, 2, 3}) run.gather(rank, "block.1", 1, 1);
+  for (const int rank : {2, 3}) {
+    run.log(rank).owner.host = "hostB";
+    run.liveness(rank) = Liveness::kUnknown;
+  }
+  return run;
+}
+
+TEST(Verdict, RanksOfAnotherHostThatWaitAreNotTheCause) {
+  for (const Liveness of_rank_1 : {Liveness::kRunning, Liveness::kStopped}) {
+    SyntheticRun run = two_hosts();
+    run.liveness(1) = of_rank_1;
+    for (const double now : {11.0, 500.0}) {  // their heartbeats young and old
+      run.now(now);
+      const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+      EXPECT_EQ(verdict.outcome, Outcome::kStalled) << verdict.line();
+      EXPECT_EQ(verdict.culprits, (Ranks{1}));
+    }
+  }
+}
+
+TEST(Verdict, ASilentRankIsNotTheCauseWhereALivingOneIsWaitedFor) {
+  SyntheticRun run = two_hosts();
+  // Rank 3 is in nothing as far as its log is seen here.
+  run.log(3).calls.pop_back();
+  --run.log(3).communicators[0].num_started;
+  run.now(500);
+  const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+  EXPECT_EQ(verdict.outcome, Outcome::kStalled);
+  EXPECT_EQ(verdict.culprits, (Ranks{1, 3}));
+}
+
+TEST(Verdict, ASilentRankThatAllOthersWaitForIsMissing) {
+  SyntheticRun run = two_hosts();
+  run.gather(1, "block.1", 1, 1);
+  run.log(3).calls.pop_back();
+  --run.log(3).communicators[0].num_started;
+  run.now(500);
+  const Verdict verdict = judge(run.evidence, {.stall_seconds = 0});
+  EXPECT_EQ(verdict.outcome, Outcome::kMissing);
+  EXPECT_EQ(verdict.culprits, (Ranks{3}));
 }
 
 TEST(Verdict, AnErrorOfItsOwnIsTheCauseOfThoseThatFollow) {
@@ -385,6 +477,34 @@ TEST(Verdict, ARefusedCallIsTheFaultOfTheRankThatRefusedIt) {
   const Verdict verdict = judge(run.evidence);
   EXPECT_EQ(verdict.outcome, Outcome::kFailed);
   EXPECT_EQ(verdict.culprits, (Ranks{1}));
+}
+
+TEST(Verdict, OfRanksThatAgreedToEndOnlyTheOneWithTheErrorFailed) {
+  SyntheticRun run = run_of(4);
+  const std::string message = "data/train.bin: id 9 outside the vocabulary";
+  for (int rank = 0; rank < 4; ++rank) {
+    end(run, rank, 3, message);
+    run.log(rank).culprit = 2;
+  }
+  Verdict verdict = judge(run.evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::kFailed);
+  EXPECT_EQ(verdict.culprits, (Ranks{2}));
+  EXPECT_EQ(verdict.ranks[2].state, RankState::kFailed);
+  EXPECT_EQ(verdict.ranks[2].ended_with, -1);
+  EXPECT_EQ(verdict.ranks[3].state, RankState::kFollowed);
+  EXPECT_EQ(verdict.ranks[3].ended_with, 2);
+  EXPECT_EQ(verdict.line(), "rank 2 (hostA) ended with exit code 3 in step 7, ranks 0, 1, 3 with it: " + message);
+  EXPECT_NE(verdict.text().find("rank 3 (hostA, pid 1003): ended with it, step 7, 2 calls, the error of rank 2, exit "
+                                "code 3\n"),
+            std::string::npos)
+      << verdict.text();
+
+  // It was killed before it could write that down: the others know.
+  run.log(2).state = LogState::kRunning;
+  verdict = judge(run.evidence);
+  EXPECT_EQ(verdict.outcome, Outcome::kFailed);
+  EXPECT_EQ(verdict.culprits, (Ranks{2}));
+  EXPECT_EQ(verdict.line(), "rank 2 (hostA) ended with exit code 3 in step 7, ranks 0, 1, 3 with it: " + message);
 }
 
 TEST(Verdict, ATimeOutIsAStallOfTheRankThatDidNotCome) {

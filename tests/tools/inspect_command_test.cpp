@@ -58,7 +58,7 @@ class Rank {
     log_->finished(handle, 1000);
   }
   void begin(const std::string& what) { log_->started(enqueue(what)); }
-  void end(int exit_code, const std::string& message = "") { log_->end(exit_code, message); }
+  void end(int exit_code, const std::string& message = "", int culprit = -1) { log_->end(exit_code, message, culprit); }
 
  private:
   std::unique_ptr<CollectiveLog> log_;
@@ -156,6 +156,17 @@ TEST_F(InspectCommand, AFailureShowsItsMessage) {
   EXPECT_EQ(json["verdict"], "failed");
   EXPECT_EQ(json["culprits"], nlohmann::json({1}));
   EXPECT_EQ(json["ranks"][1]["message"], "memory: the host has no more");
+}
+
+TEST_F(InspectCommand, AnErrorThatAllRanksEndedWithIsOfOneRank) {
+  for (int r = 0; r < 3; ++r) Rank(run_directory(), r, 3).end(3, "data: id 9", 1);
+  const auto json = verdict(4);
+  EXPECT_EQ(json["verdict"], "failed");
+  EXPECT_EQ(json["culprits"], nlohmann::json({1}));
+  EXPECT_EQ(json["ranks"][0]["state"], "ended with it");
+  EXPECT_EQ(json["ranks"][0]["ended_with"], 1);
+  EXPECT_EQ(json["ranks"][1]["state"], "failed");
+  EXPECT_EQ(json["ranks"][1]["ended_with"], -1);
 }
 
 TEST_F(InspectCommand, AMissingAndAnUnreadableLogAreNamed) {
