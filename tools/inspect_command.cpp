@@ -81,8 +81,7 @@ int run_inspect(const InspectOptions& options) {
     print_calls(evidence, options);
     return 0;
   }
-  const Verdict verdict =
-      judge(evidence, {.stall_seconds = options.stall_seconds});
+  const Verdict verdict = judge(evidence, {.stall_seconds = options.stall_seconds});
   std::fputs((options.json ? to_json(verdict) : verdict.text()).c_str(), stdout);
   return static_cast<int>(verdict.outcome == Outcome::kOk ? ExitCode::kDone : ExitCode::kCollective);
 }

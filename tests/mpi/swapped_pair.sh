@@ -16,7 +16,7 @@ case $level in
   off | log)
     [[ $code -eq 0 && $output == "A=3001 B=3001" ]] || fail "expected the wrong sums and no complaint" ;;
   step)
-    [[ $code -eq 4 ]] && says "A=3001 B=3001" && says "the calls of world/compute so far differ" || fail "expected the sums, then the histories" ;;
+    [[ $code -eq 4 ]] && says "A=3001 B=3001" && says "the calls of world/compute before call 2 differ" || fail "expected the sums, then the histories" ;;
   strict)
     [[ $code -eq 4 ]] && says "collective mismatch at call 0 of world/compute" && says "tag B example" || fail "expected the mismatch"
     ! says "A=" || fail "sums were used" ;;

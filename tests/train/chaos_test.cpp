@@ -114,7 +114,8 @@ TEST_F(ChaosTest, ASwappedPairIsSeenAtTheEndOfTheStepByItsHistory) {
   config.collectives.program_check = false;
   config.collectives.fingerprint = "step";
   for (const std::string& line : errors(config)) {
-    EXPECT_TRUE(has(line, "4 collective mismatch: the calls of dp:0/gather so far differ"));
+    EXPECT_TRUE(has(line, "4 collective mismatch: the calls of dp:0/gather before call "));
+    EXPECT_TRUE(has(line, "rank 0: tag block.0 forward; rank 1: tag block.1 forward")) << "read off the logs";
     EXPECT_TRUE(has(line, " by the history after "));
   }
 }
