@@ -45,11 +45,7 @@ ExitCode swapped_pair(MpiSession& session, FingerprintLevel level) {
     std::printf("A=%lld B=%lld\n", static_cast<long long>(a), static_cast<long long>(b));
     std::fflush(stdout);
   }
-<<<<<<< HEAD
-  world->compare_history(1, stream.view()).synchronize();
-=======
   world->compare_history(0, stream.view()).synchronize();
->>>>>>> chaos
   return ExitCode::kDone;
 }
 
