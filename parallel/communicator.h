@@ -161,8 +161,6 @@ class Communicator {
 
   // From now on calls are recorded there. The log must outlive the streams' work. Host thread, while nothing is queued.
   void attach(CollectiveLog& log);
-  // A hash of all collectives so far; equal on all members where their programs are.
-  std::uint64_t chain() const { return chain_; }
   // Compares the histories of all members (kStep; nothing at other levels), as a call of its own: CollectiveError through
   // the stream where they differ. Every member calls it at the same point of its program. The observer does not see it.
   Work compare_history(std::int64_t step, StreamView stream);
