@@ -15,11 +15,23 @@ struct Visit {
   std::vector<int> segments;  // in the order they run
 };
 
+// A micro-batch of the step, and what follows it. (Whoever reads the lanes' tree finds the order of the sum here.)
+struct Turn {
+  int micro = 0;
+  int lane = 0;             // of this rank
+  bool accumulate = false;  // adds to the lane's gradient
+  bool ends_lane = false;   // the lane's gradient is complete, and joins its neighbours
+  bool reduces = false;     // all lanes are joined: the gradient is reduced
+  bool adds_shard = false;  // … and added to a shard that an earlier turn reduced
+  bool last = false;        // of the step
+};
+
 // Appends instructions and keeps track of what is full, in flight and pending.
 class Builder {
  public:
   Builder(const ModelSpec& model, const std::vector<UnitSpec>& units, const ScheduleOptions& options)
-      : model_(model), units_(units), options_(options), full_(units.size()), gathering_(units.size()) {
+      : model_(model), units_(units), options_(options), full_(units.size(), options.full_parameters == FullParameters::kAlways),
+        gathering_(units.size()) {
     unit_of_segment_.resize(model.segments.size(), 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
       for (const int s : units[u].segments) unit_of_segment_[static_cast<std::size_t>(s)] = static_cast<int>(u);
@@ -33,11 +45,16 @@ class Builder {
     agree_tokens_ =
         add({.op = OpCode::kAgreeTokens, .stream = StreamId::kGather, .group = "world", .phase = "forward"});
     const std::vector<Visit> visits = training_visits();
-    for (int micro = 0; micro < options_.num_micro_batches; ++micro) {
-      for (std::size_t v = 0; v < visits.size(); ++v) train_visit(visits, v, micro);
+    for (const Turn& turn : turns()) {
+      for (std::size_t v = 0; v < visits.size(); ++v) train_visit(visits, v, turn);
     }
     if (pending_reduce_ >= 0) wait_reduce();
-    const int norm = add({.op = OpCode::kAgreeNorm, .stream = StreamId::kReduce, .group = "world", .phase = "update"});
+    const int gradients = static_cast<int>(program_.instructions.size()) - 1;
+    const int norm = add({.op = OpCode::kAgreeNorm,
+                          .stream = StreamId::kReduce,
+                          .group = "world",
+                          .phase = "update",
+                          .waits = {gradients}});
     add({.op = OpCode::kUpdate, .phase = "update", .waits = {norm}});
     return std::move(program_);
   }
@@ -54,7 +71,7 @@ class Builder {
           const OpCode op = s + 1 == num_segments() ? head : OpCode::kForwardOnly;
           add({.op = op, .segment = s, .micro_batch = micro, .phase = phase});
         }
-        if (!used_later(visits, v)) reshard(visit.unit, phase);
+        if (!used_later(visits, v)) release(visit.unit, phase, micro + 1 == options_.num_micro_batches);
       }
     }
     if (head == OpCode::kEvaluateHead) {
@@ -84,6 +101,33 @@ class Builder {
     for (int s = 0; s + 1 < num_segments(); ++s) push_segment(visits, s, false);
     for (int s = num_segments() - 1; s >= 0; --s) push_segment(visits, s, true);
     return visits;
+  }
+
+  std::vector<Turn> turns() const {
+    const int per_lane = options_.micro_batches_per_lane;
+    const int lanes = options_.num_micro_batches / per_lane;
+    std::vector<Turn> turns;
+    if (options_.reduce_every_micro_batch) {
+      for (int index = 0; index < per_lane; ++index) {
+        for (int lane = 0; lane < lanes; ++lane) {
+          turns.push_back({.micro = lane * per_lane + index,
+                           .lane = lane,
+                           .ends_lane = true,
+                           .reduces = lane + 1 == lanes,
+                           .adds_shard = index > 0});
+        }
+      }
+    } else {
+      for (int micro = 0; micro < options_.num_micro_batches; ++micro) {
+        turns.push_back({.micro = micro,
+                         .lane = micro / per_lane,
+                         .accumulate = micro % per_lane != 0,
+                         .ends_lane = (micro + 1) % per_lane == 0,
+                         .reduces = micro + 1 == options_.num_micro_batches});
+      }
+    }
+    turns.back().last = true;
+    return turns;
   }
 
   bool used_later(const std::vector<Visit>& visits, std::size_t v) const {
@@ -133,70 +177,104 @@ class Builder {
     full_[static_cast<std::size_t>(unit)] = false;
   }
 
-  void train_visit(const std::vector<Visit>& visits, std::size_t v, int micro) {
+  // After the unit's last use in a micro-batch.
+  void release(int unit, const char* phase, bool step_ends) {
+    if (options_.full_parameters == FullParameters::kAlways) return;
+    if (options_.full_parameters == FullParameters::kStep && !step_ends) return;
+    reshard(unit, phase);
+  }
+
+  void train_visit(const std::vector<Visit>& visits, std::size_t v, const Turn& turn) {
     const Visit& visit = visits[v];
-    const char* phase = visit.backward ? "backward" : "forward";
-    const bool accumulate = micro % options_.micro_batches_per_lane != 0;
-    acquire(visit.unit, phase);
-    if (!visit.backward) prefetch_forward(visits, v, phase);
-    if (visit.backward && options_.backward_prefetch == BackwardPrefetch::kPre) prefetch_backward(visits, v);
-    const bool first_backward =
-        visit.backward &&
-        !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v),
-                     [&](const Visit& earlier) { return earlier.unit == visit.unit && earlier.backward; });
-    if (first_backward && !accumulate)
-      add({.op = OpCode::kOpenGradient, .unit = visit.unit, .micro_batch = micro, .phase = phase});
+    acquire(visit.unit, visit.backward ? "backward" : "forward");
+    if (visit.backward) {
+      backward_visit(visits, v, turn);
+    } else {
+      forward_visit(visits, v, turn);
+    }
+  }
+
+  void forward_visit(const std::vector<Visit>& visits, std::size_t v, const Turn& turn) {
+    const Visit& visit = visits[v];
+    prefetch_forward(visits, v, "forward");
+    for (const int s : visit.segments) {
+      add({.op = OpCode::kForward, .segment = s, .micro_batch = turn.micro, .phase = "forward"});
+    }
+    const bool forward_again =
+        std::any_of(visits.begin() + static_cast<std::ptrdiff_t>(v) + 1, visits.end(),
+                    [&](const Visit& later) { return later.unit == visit.unit && !later.backward; });
+    // The root is used again by the head at once: it stays.
+    if (options_.full_parameters == FullParameters::kSegment && visit.unit != 0 && !forward_again) {
+      reshard(visit.unit, "forward");
+    }
+  }
+
+  void backward_visit(const std::vector<Visit>& visits, std::size_t v, const Turn& turn) {
+    const Visit& visit = visits[v];
+    if (options_.backward_prefetch == BackwardPrefetch::kPre) prefetch_backward(visits, v);
+    const bool first = !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v), [&](const Visit& earlier) {
+      return earlier.unit == visit.unit && earlier.backward;
+    });
+    if (first && !turn.accumulate) open_gradient(visit.unit, turn.micro);
     int last = -1;
     for (const int s : visit.segments) {
-      if (!visit.backward) {
-        last = add({.op = OpCode::kForward, .segment = s, .micro_batch = micro, .phase = phase});
-      } else if (s + 1 == num_segments()) {
-        last = add({.op = OpCode::kHeadLoss,
-                    .segment = s,
-                    .micro_batch = micro,
-                    .accumulate = accumulate,
-                    .phase = phase,
-                    .waits = {agree_tokens_}});
-      } else {
-        last = add(
-            {.op = OpCode::kBackward, .segment = s, .micro_batch = micro, .accumulate = accumulate, .phase = phase});
+      Instruction run{.op = OpCode::kBackward,
+                      .segment = s,
+                      .micro_batch = turn.micro,
+                      .accumulate = turn.accumulate,
+                      .phase = "backward"};
+      if (s + 1 == num_segments()) {
+        run.op = OpCode::kHeadLoss;
+        run.waits = {agree_tokens_};
       }
+      last = add(std::move(run));
     }
-    if (visit.backward && options_.backward_prefetch == BackwardPrefetch::kPost) prefetch_backward(visits, v);
-    if (!visit.backward) {
-      const bool forward_again =
-          v + 1 < visits.size() &&
-          std::any_of(visits.begin() + static_cast<std::ptrdiff_t>(v) + 1, visits.end(),
-                      [&](const Visit& later) { return later.unit == visit.unit && !later.backward; });
-      // The root is used again by the head at once: it stays.
-      if (options_.reshard_after_forward && visit.unit != 0 && !forward_again) reshard(visit.unit, phase);
-      return;
-    }
+    if (options_.backward_prefetch == BackwardPrefetch::kPost) prefetch_backward(visits, v);
     if (used_later(visits, v)) return;
-    reshard(visit.unit, phase);
-    if ((micro + 1) % options_.micro_batches_per_lane == 0) finish_lane(visit.unit, micro, last);
+    release(visit.unit, "backward", turn.last);
+    if (turn.ends_lane) finish_lane(visit.unit, turn, last);
+  }
+
+  void open_gradient(int unit, int micro) {
+    // The unit's gradient of an earlier turn may still be on its way.
+    if (pending_reduce_ >= 0 && pending_unit() == unit) wait_reduce();
+    add({.op = OpCode::kOpenGradient, .unit = unit, .micro_batch = micro, .phase = "backward"});
   }
 
   // The lane's gradient of this unit is complete. Neighbours are joined level by level: after lane l, as many joins as l has trailing ones.
-  void finish_lane(int unit, int micro, int last) {
-    const auto lane = static_cast<unsigned>(micro / options_.micro_batches_per_lane);
-    for (int join = 0; join < std::countr_one(lane); ++join) {
+  void finish_lane(int unit, const Turn& turn, int last) {
+    if (units_[static_cast<std::size_t>(unit)].frozen) {
+      add({.op = OpCode::kDropGradient, .unit = unit, .phase = "backward"});
+      return;
+    }
+    for (int join = 0; join < std::countr_one(static_cast<unsigned>(turn.lane)); ++join) {
       last = add({.op = OpCode::kMergeLanes, .unit = unit, .phase = "backward"});
     }
-    if (micro + 1 != options_.num_micro_batches) return;
-    // At most one reduce_scatter is in flight when the next is issued: two full gradients at a time.
-    if (pending_reduce_ >= 0) wait_reduce();
-    pending_reduce_ = add({.op = OpCode::kReduce,
-                           .stream = StreamId::kReduce,
-                           .unit = unit,
-                           .group = options_.shard_group,
-                           .phase = "backward",
-                           .waits = {last}});
+    if (turn.reduces) reduce(unit, turn, last);
   }
 
+  void reduce(int unit, const Turn& turn, int last) {
+    // At most one unit's gradient is in flight when the next is issued: two full gradients at a time.
+    if (pending_reduce_ >= 0) wait_reduce();
+    const auto issue = [&](OpCode op, const std::string& group) {
+      if (group.empty()) return;
+      Instruction call{.op = op, .stream = StreamId::kReduce, .unit = unit, .group = group, .phase = "backward"};
+      if (pending_reduce_ < 0) call.waits = {last};
+      pending_reduce_ = add(std::move(call));
+    };
+    issue(OpCode::kReduce, options_.shard_group);
+    issue(OpCode::kReduceReplicas, options_.replica_group);
+    pending_adds_ = turn.adds_shard;
+  }
+
+  int pending_unit() const { return program_.instructions[static_cast<std::size_t>(pending_reduce_)].unit; }
+
   void wait_reduce() {
-    const int unit = program_.instructions[static_cast<std::size_t>(pending_reduce_)].unit;
-    add({.op = OpCode::kWaitReduce, .unit = unit, .phase = "backward", .waits = {pending_reduce_}});
+    add({.op = OpCode::kWaitReduce,
+         .unit = pending_unit(),
+         .accumulate = pending_adds_,
+         .phase = "backward",
+         .waits = {pending_reduce_}});
     pending_reduce_ = -1;
   }
 
@@ -209,7 +287,8 @@ class Builder {
   std::vector<int> gathering_;  // 1 + index of the all_gather in flight, 0: none
   int inflight_ = 0;
   int agree_tokens_ = 0;
-  int pending_reduce_ = -1;
+  int pending_reduce_ = -1;    // the last call of the gradient in flight; -1: none is
+  bool pending_adds_ = false;  // to a shard that is there
 };
 
 void check(const ScheduleOptions& options) {
@@ -219,6 +298,8 @@ void check(const ScheduleOptions& options) {
   require(options.max_inflight_all_gathers >= 1 && options.forward_prefetch_depth >= 0, "prefetch limits are positive");
   const int lanes = options.num_micro_batches / options.micro_batches_per_lane;
   require(std::has_single_bit(static_cast<unsigned>(lanes)), "lanes per rank are a power of two");
+  require(!options.shard_group.empty() || options.full_parameters == FullParameters::kAlways, "what is gathered has a group");
+  require(!options.shard_group.empty() || !options.replica_group.empty(), "gradients are added over some group");
 }
 
 }  // namespace

@@ -26,14 +26,15 @@ void zero_padding(const ShardLayout& layout, std::int64_t first, std::span<float
 
 }  // namespace
 
-ShardedUnit::ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator,
+ShardedUnit::ShardedUnit(const ModelSpec& model, const UnitSpec& unit, const ShardGroups& groups, Allocator& allocator,
                          StreamView compute)
     : model_(model),
       unit_(unit),
-      layout_(make_shard_layout(model, unit, num_shards)),
-      shard_(shard),
+      layout_(make_shard_layout(model, unit, groups.num_shards)),
+      shard_(groups.shard),
       allocator_(allocator),
-      slices_(layout_.slices(shard)),
+      slices_(layout_.slices(groups.shard)),
+      parameter_state_(groups.shard_group.empty() ? ParameterState::kFull : ParameterState::kSharded),
       parameter_shard_(allocator.allocate(bytes_of(layout_.shard_size), MemoryCategory::kParameters, compute)) {
   zero_padding(layout_, shard_ * layout_.shard_size, parameter_shard());
 }
@@ -74,6 +75,7 @@ TensorView ShardedUnit::parameter(int index) const {
 }
 
 void ShardedUnit::begin_lane(StreamView compute) {
+  if (gradient_state_ == GradientState::kReduced) reduced_before_ = std::move(gradient_shard_);
   gradient_state_ = next(gradient_state_, GradientEvent::kBeginLane, name());
   Partial partial;
   partial.flat = allocator_.allocate(bytes_of(layout_.flat_size()), MemoryCategory::kGradients, compute);
@@ -102,10 +104,15 @@ void ShardedUnit::merge_lanes(StreamView compute) {
   partials_.pop_back();
 }
 
-void ShardedUnit::reduce(Communicator& group, StreamView compute, StreamView reduce_stream, const CollectiveTag& tag) {
+ShardedUnit::Partial& ShardedUnit::begin_reduce(StreamView compute, StreamView reduce_stream) {
   gradient_state_ = next(gradient_state_, GradientEvent::kReduce, name());
   require(partials_.size() == 1, "one full gradient is left when it is reduced");
-  Partial& partial = partials_.front();
+  reduce_stream.wait(compute.record());
+  return partials_.front();
+}
+
+void ShardedUnit::reduce(Communicator& group, StreamView compute, StreamView reduce_stream, const CollectiveTag& tag) {
+  Partial& partial = begin_reduce(compute, reduce_stream);
   float* output = partial.flat.as<float>();
   float* lookup_output = partial.lookup.as<float>();
   const std::vector<std::uint64_t> lookup_counts = layout_.lookup_counts();
@@ -122,11 +129,30 @@ void ShardedUnit::reduce(Communicator& group, StreamView compute, StreamView red
   options.parts.push_back({partial.flat.data(), output, layout_.shard_counts()});
   if (partial.lookup) options.parts.push_back({partial.lookup.data(), lookup_output, lookup_counts});
   options.tag = tag;
-  reduce_stream.wait(compute.record());
   reduce_work_ = group.reduce_scatter(options, reduce_stream);
 }
 
-void ShardedUnit::wait_reduce(StreamView compute) {
+void ShardedUnit::reduce_replicas(Communicator& group, StreamView compute, StreamView reduce_stream,
+                                  const CollectiveTag& tag) {
+  if (gradient_state_ == GradientState::kPartial) {
+    require(layout_.num_shards == 1, "a gradient of several shards is scattered before replicas add theirs");
+    begin_reduce(compute, reduce_stream);
+  } else {
+    gradient_state_ = next(gradient_state_, GradientEvent::kReduce, name());
+  }
+  // With one shard, what was added up is the shard.
+  const bool whole = layout_.num_shards == 1;
+  AllReduceOptions options{.data = whole ? partials_.front().flat.data() : gradient_shard_.data(),
+                           .count = static_cast<std::uint64_t>(layout_.shard_size),
+                           .tag = tag};
+  if (layout_.tied_slot >= 0) {
+    options.more.push_back({whole ? partials_.front().lookup.data() : lookup_shard_.data(),
+                            layout_.lookup_counts()[static_cast<std::size_t>(shard_)]});
+  }
+  reduce_work_ = group.all_reduce(options, reduce_stream);
+}
+
+void ShardedUnit::wait_reduce(StreamView compute, bool accumulate) {
   gradient_state_ = next(gradient_state_, GradientEvent::kWaitReduce, name());
   reduce_work_.wait(compute);
   if (gradient_shard_) gradient_shard_.record_use(compute);
@@ -143,6 +169,10 @@ void ShardedUnit::wait_reduce(StreamView compute) {
     ops::add_in_place(compute, gradient_shard_.span<float>().subspan(offset, lookup.size()), lookup);
     lookup_shard_.reset();
   }
+  if (accumulate) {
+    ops::add_in_place(compute, reduced_before_.span<float>(), gradient_shard_.span<float>());
+    gradient_shard_ = std::move(reduced_before_);
+  }
 }
 
 std::span<float> ShardedUnit::gradient_shard() const {
@@ -155,6 +185,7 @@ void ShardedUnit::drop_gradient() {
   partials_.clear();
   gradient_shard_.reset();
   lookup_shard_.reset();
+  reduced_before_.reset();
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "fsdp/policy.h"
 #include "fsdp/shard_layout.h"
 #include "fsdp/unit_state.h"
 #include "parallel/communicator.h"
@@ -14,8 +15,9 @@ namespace tessera {
 
 class ShardedUnit {
  public:
-  // shard: which of num_shards this rank holds. Allocates the parameter shard (kParameters), contents undefined but padding zero.
-  ShardedUnit(const ModelSpec& model, const UnitSpec& unit, int num_shards, int shard, Allocator& allocator,
+  // Allocates the parameter shard (kParameters), contents undefined but padding zero. Where groups has no shard group, the shard is the full
+  // parameter, and always full.
+  ShardedUnit(const ModelSpec& model, const UnitSpec& unit, const ShardGroups& groups, Allocator& allocator,
               StreamView compute);
 
   const std::string& name() const { return unit_.name; }
@@ -43,17 +45,24 @@ class ShardedUnit {
   void merge_lanes(StreamView compute);
   // Starts the reduce_scatter of the one full gradient left, after what compute has enqueued.
   void reduce(Communicator& group, StreamView compute, StreamView reduce_stream, const CollectiveTag& tag);
-  // Orders compute after it, drops the full gradient and adds the two parts of a tied matrix.
-  void wait_reduce(StreamView compute);
+  // Starts the all_reduce of the gradient shard over the ranks that hold the same one: after the reduce_scatter, or, where nothing is scattered,
+  // of the one full gradient left.
+  void reduce_replicas(Communicator& group, StreamView compute, StreamView reduce_stream, const CollectiveTag& tag);
+  // Orders compute after both, drops the full gradient and adds the two parts of a tied matrix. accumulate: then adds the result to the shard that
+  // was reduced before.
+  void wait_reduce(StreamView compute, bool accumulate);
   std::span<float> gradient_shard() const;  // only while reduced
   void drop_gradient();
   GradientState gradient_state() const { return gradient_state_; }
   ParameterState parameter_state() const { return parameter_state_; }
 
  private:
+  // A full gradient. The tied matrix's lookup segment comes at its first use.
   struct Partial {
     Buffer flat, lookup;
   };
+  // The one full gradient left; reduce_stream comes after what compute has enqueued.
+  Partial& begin_reduce(StreamView compute, StreamView reduce_stream);
   const ModelSpec& model_;
   UnitSpec unit_;
   ShardLayout layout_;
@@ -65,6 +74,7 @@ class ShardedUnit {
   Buffer parameter_shard_, full_;
   std::vector<Partial> partials_;
   Buffer gradient_shard_, lookup_shard_;
+  Buffer reduced_before_;  // the sum over the step's earlier micro-batches, where each is reduced
   Event written_;
   Work gather_work_, reduce_work_;
 };

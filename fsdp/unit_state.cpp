@@ -22,12 +22,14 @@ constexpr std::array<Transition<ParameterState, ParameterEvent>, 3> kParameterTa
     {ParameterState::kFull, ParameterEvent::kReshard, ParameterState::kSharded},
 }};
 
-constexpr std::array<Transition<GradientState, GradientEvent>, 8> kGradientTable = {{
+constexpr std::array<Transition<GradientState, GradientEvent>, 10> kGradientTable = {{
     {GradientState::kNone, GradientEvent::kBeginLane, GradientState::kPartial},
     {GradientState::kPartial, GradientEvent::kBeginLane, GradientState::kPartial},
     {GradientState::kPartial, GradientEvent::kMerge, GradientState::kPartial},
     {GradientState::kPartial, GradientEvent::kReduce, GradientState::kReducing},
+    {GradientState::kReducing, GradientEvent::kReduce, GradientState::kReducing},
     {GradientState::kReducing, GradientEvent::kWaitReduce, GradientState::kReduced},
+    {GradientState::kReduced, GradientEvent::kBeginLane, GradientState::kPartial},
     {GradientState::kReduced, GradientEvent::kDrop, GradientState::kNone},
     {GradientState::kPartial, GradientEvent::kDrop, GradientState::kNone},
     {GradientState::kNone, GradientEvent::kDrop, GradientState::kNone},

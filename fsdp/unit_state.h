@@ -4,7 +4,7 @@
 //              gathering shard + full parameter being filled; nobody may read it
 //              full      shard + full parameter
 //   gradient:  none      nothing
-//              partial   one full gradient per open node of the lane tree
+//              partial   one full gradient per open node of the lane tree (and the gradient shard of earlier micro-batches, where those were reduced)
 //              reducing  the last full gradient, being summed over ranks, and the gradient shard being filled
 //              reduced   the gradient shard only
 #pragma once

@@ -18,9 +18,7 @@ void append_segment(const ModelSpec& model, int segment, UnitSpec& unit) {
   }
 }
 
-}  // namespace
-
-std::vector<UnitSpec> make_units(const ModelSpec& model, const std::string& wrap) {
+std::vector<UnitSpec> group_segments(const ModelSpec& model, const std::string& wrap) {
   const int num_segments = static_cast<int>(model.segments.size());
   const int num_blocks = num_segments - 2;
   require(num_blocks >= 1, "a model has an embedding, at least one block and a head");
@@ -46,6 +44,17 @@ std::vector<UnitSpec> make_units(const ModelSpec& model, const std::string& wrap
     unit.name = first == last ? fmt::format("block.{}", first) : fmt::format("blocks.{}-{}", first, last);
     for (int b = first; b <= last; ++b) append_segment(model, b + 1, unit);
     units.push_back(unit);
+  }
+  return units;
+}
+
+}  // namespace
+
+std::vector<UnitSpec> make_units(const ModelSpec& model, const std::string& wrap) {
+  std::vector<UnitSpec> units = group_segments(model, wrap);
+  for (UnitSpec& unit : units) {
+    unit.frozen = std::ranges::all_of(
+        unit.parameters, [&](int p) { return model.parameters[static_cast<std::size_t>(p)].frozen; });
   }
   return units;
 }

@@ -15,4 +15,24 @@ PlacementChoice choose_placement(const MeshConfig& config, const MeshShape& shap
   return choice;
 }
 
+std::int64_t dp_neighbours_per_host(const std::vector<std::string>& host_of_world, const Placement& placement,
+                                    const MeshShape& shape) {
+  std::int64_t length = 0;
+  for (const Group& group : canonical_groups(shape)) {
+    if (group.axis != Axis::kDp) continue;
+    const auto host = [&](std::size_t member) {
+      return host_of_world.at(static_cast<std::size_t>(placement.world_of_logical(group.members[member])));
+    };
+    std::size_t first = 0;
+    for (std::size_t member = 1; member <= group.members.size(); ++member) {
+      if (member < group.members.size() && host(member) == host(first)) continue;
+      const auto run = static_cast<std::int64_t>(member - first);
+      if (length != 0 && run != length) return 0;
+      length = run;
+      first = member;
+    }
+  }
+  return length;
+}
+
 }  // namespace tessera

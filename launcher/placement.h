@@ -17,4 +17,8 @@ struct PlacementChoice {
 // then the whole world, and no order of it is better than another.
 PlacementChoice choose_placement(const MeshConfig& config, const MeshShape& shape);
 
+// Neighbours of dp that share a host, where that number is one for all hosts; 0: it is not. host_of_world: by world rank.
+std::int64_t dp_neighbours_per_host(const std::vector<std::string>& host_of_world, const Placement& placement,
+                                    const MeshShape& shape);
+
 }  // namespace tessera

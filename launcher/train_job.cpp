@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 
+#include "fsdp/policy.h"
 #include "launcher/binding.h"
 #include "launcher/cpuset.h"
 #include "launcher/mpi_session.h"
@@ -79,8 +80,11 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
     described = (config.mesh.topology == "live" ? here.machine : load_topology(config.mesh.topology)).str();
   });
   guard.set_timeout(config.collectives.timeout_seconds);
-  const MeshShape mesh{static_cast<int>(batch.dp), static_cast<int>(batch.pp), static_cast<int>(batch.tp)};
-  const PlacementChoice choice = choose_placement(config.mesh, mesh);
+  const MeshShape axes{static_cast<int>(batch.dp), static_cast<int>(batch.pp), static_cast<int>(batch.tp)};
+  const PlacementChoice choice = choose_placement(config.mesh, axes);
+  const std::vector<std::string> hosts = session.all_gather(session.host());
+  MeshShape mesh;
+  session.agree([&] { mesh = make_mesh(config.fsdp, batch, dp_neighbours_per_host(hosts, choice.placement, axes)); });
   const JobBinding binding = agree_binding(session, here, config.device);
   if (session.rank() == 0) {
     for (const std::string& warning : binding_warnings(binding.all)) log::warn(warning);

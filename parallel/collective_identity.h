@@ -27,7 +27,7 @@ struct CollectiveIdentity {
   std::uint64_t sequence = 0;
   // Elements: the shard of an all_gather, the whole input of a reduce_scatter.
   std::uint64_t num_elements = 0;
-  // A hash of how a reduce_scatter cuts its input (extend_layout), or of the history that a comparison is about; 0 otherwise.
+  // A hash of how a reduce_scatter cuts its input, or an all_reduce of several buffers (extend_layout), or of the history that a comparison is about; 0 otherwise.
   std::uint64_t layout = 0;
   std::int64_t step = 0;
   std::int32_t micro_batch = -1;  // -1: none

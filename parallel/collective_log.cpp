@@ -154,6 +154,7 @@ void write_header(format::Header& to, const LogOwner& owner, std::uint64_t capac
   to.mesh_dp = owner.mesh.dp;
   to.mesh_pp = owner.mesh.pp;
   to.mesh_tp = owner.mesh.tp;
+  to.mesh_shard_size = owner.mesh.shard_size;
   set_name(to.host, sizeof(to.host), owner.host);
   to.pid = owner.pid;
   to.process_start = owner.process_start;

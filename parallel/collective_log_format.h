@@ -26,7 +26,7 @@ struct Header {
   std::int32_t world_rank, world_size, logical_rank;
   std::int32_t dp, pp, tp;
   std::int32_t mesh_dp, mesh_pp, mesh_tp;
-  std::uint32_t reserved1;
+  std::int32_t mesh_shard_size;  // 0: no hybrid groups
   char host[64];
   std::int64_t pid;
   std::uint64_t process_start;

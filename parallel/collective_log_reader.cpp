@@ -110,7 +110,7 @@ LogOwner owner_of(const format::Header& header) {
           .world_size = header.world_size,
           .logical_rank = header.logical_rank,
           .at = {.dp = header.dp, .pp = header.pp, .tp = header.tp},
-          .mesh = {.dp = header.mesh_dp, .pp = header.mesh_pp, .tp = header.mesh_tp},
+          .mesh = {.dp = header.mesh_dp, .pp = header.mesh_pp, .tp = header.mesh_tp, .shard_size = header.mesh_shard_size},
           .host = text_of(header.host),
           .pid = header.pid,
           .process_start = header.process_start,

@@ -22,6 +22,7 @@ GroupMembers::GroupMembers(const std::vector<RankLog>& logs) {
   const MeshShape& mesh = logs.front().owner.mesh;
   const auto num_ranks = static_cast<double>(mesh.dp) * mesh.pp * mesh.tp;
   if (mesh.dp < 1 || mesh.pp < 1 || mesh.tp < 1 || num_ranks != world_size) return;
+  if (mesh.shard_size < 0 || (mesh.shard_size > 0 && mesh.dp % mesh.shard_size != 0)) return;
   for (Group& group : canonical_groups(mesh)) logical_of_group_[group.name()] = std::move(group.members);
 }
 

@@ -306,13 +306,28 @@ Work Communicator::issue(const ReduceScatterOptions& options, StreamView stream)
 Work Communicator::issue(const AllReduceOptions& options, StreamView stream) {
   const Where where{CollectiveOp::kAllReduce, name_};
   where.check_reducible(options.dtype);
-  where.check_count(options.count, 1, options.dtype);
+  where.check_count(options.count, 1 + options.more.size(), options.dtype);
   where.check_pointer(options.data, options.count);
-  const Call call = record(
-      {.num_elements = options.count, .op = CollectiveOp::kAllReduce, .reduce = options.reduce, .dtype = options.dtype},
-      options.tag);
+  CollectiveIdentity identity{.num_elements = options.count,
+                              .op = CollectiveOp::kAllReduce,
+                              .reduce = options.reduce,
+                              .dtype = options.dtype};
+  for (const AllReducePart& part : options.more) {
+    where.check_count(part.count, 1 + options.more.size(), options.dtype);
+    where.check_pointer(part.data, part.count);
+    identity.num_elements += part.count;
+    identity.layout = extend_layout(identity.layout, std::span(&part.count, 1));
+  }
+  const Call call = record(identity, options.tag);
   return dispatch(call, stream, [this, options] {
-    if (size() > 1) run_all_reduce(options);
+    if (size() == 1) return;
+    run_all_reduce(options);
+    AllReduceOptions next = options;
+    for (const AllReducePart& part : options.more) {
+      next.data = part.data;
+      next.count = part.count;
+      run_all_reduce(next);
+    }
   });
 }
 

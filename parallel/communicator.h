@@ -116,10 +116,15 @@ struct ReduceScatterOptions {
   CollectiveTag tag;
 };
 
-// In place on data[count]. fp32 (sum in tree order), i64, i32, u64 (sum), all with min and max.
+// In place on data[count], and on the further buffers in the same call. fp32 (sum in tree order), i64, i32, u64 (sum), all with min and max.
+struct AllReducePart {
+  void* data = nullptr;
+  std::uint64_t count = 0;
+};
 struct AllReduceOptions {
   void* data = nullptr;
   std::uint64_t count = 0;
+  std::vector<AllReducePart> more = {};
   DType dtype = DType::kFloat32;
   ReduceOp reduce = ReduceOp::kSum;
   CollectiveTag tag;
@@ -184,6 +189,7 @@ class Communicator {
   // until the local result is complete and local buffers may be reused.
   virtual void run_all_gather(const AllGatherOptions& options) = 0;
   virtual void run_reduce_scatter(const ReduceScatterOptions& options) = 0;
+  // Of data[count]; options.more comes in runs of its own, of the same call.
   virtual void run_all_reduce(const AllReduceOptions& options) = 0;
   virtual void run_broadcast(const BroadcastOptions& options) = 0;
   virtual void run_send(const SendOptions& options) = 0;

@@ -18,6 +18,8 @@ std::string_view prefix_of(Axis axis) {
     case Axis::kTp: return "tp";
     case Axis::kPp: return "pp";
     case Axis::kDp: return "dp";
+    case Axis::kShard: return "shard";
+    case Axis::kReplica: return "replica";
   }
   throw InternalError("mesh: unknown axis");
 }
@@ -25,6 +27,8 @@ std::string_view prefix_of(Axis axis) {
 void check_shape(const MeshShape& shape) {
   require(shape.dp > 0 && shape.pp > 0 && shape.tp > 0,
           fmt::format("mesh: every axis needs at least one rank, got {}", shape.str()));
+  require(shape.shard_size >= 0 && (shape.shard_size == 0 || shape.dp % shape.shard_size == 0),
+          fmt::format("mesh: shard groups of {} do not divide dp {}", shape.shard_size, shape.dp));
 }
 
 std::string describe(const Group& group) {
@@ -43,10 +47,23 @@ void append_axis(std::vector<Group>& groups, const MeshShape& shape, Axis axis, 
   }
 }
 
+// The groups of one axis that divide each dp group: `size` members, `stride` dp coordinates apart.
+void append_dp_parts(std::vector<Group>& groups, const MeshShape& shape, Axis axis, int size, int stride) {
+  int index = 0;
+  for (int rank = 0; rank < shape.num_ranks(); ++rank) {
+    Coordinates at = coordinates_of(shape, rank);
+    if (at.dp / stride % size != 0) continue;
+    Group group{axis, index++, {}};
+    for (int n = 0; n < size; ++n, at.dp += stride) group.members.push_back(logical_rank(shape, at));
+    groups.push_back(std::move(group));
+  }
+}
+
 }  // namespace
 
 std::string MeshShape::str() const {
-  return fmt::format("dp {} × pp {} × tp {}", dp, pp, tp);
+  const std::string parts = shard_size > 0 ? fmt::format(" ({} × shard {})", dp / shard_size, shard_size) : "";
+  return fmt::format("dp {}{} × pp {} × tp {}", dp, parts, pp, tp);
 }
 
 int logical_rank(const MeshShape& shape, const Coordinates& at) {
@@ -80,6 +97,10 @@ std::vector<Group> canonical_groups(const MeshShape& shape) {
   append_axis(groups, shape, Axis::kTp, &Coordinates::tp, shape.tp);
   append_axis(groups, shape, Axis::kPp, &Coordinates::pp, shape.pp);
   append_axis(groups, shape, Axis::kDp, &Coordinates::dp, shape.dp);
+  if (shape.shard_size > 0) {
+    append_dp_parts(groups, shape, Axis::kShard, shape.shard_size, 1);
+    append_dp_parts(groups, shape, Axis::kReplica, shape.dp / shape.shard_size, shape.shard_size);
+  }
   return groups;
 }
 

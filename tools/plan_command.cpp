@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct PlanOptions {
   std::vector<std::string> overrides;
   int ranks = 1;
   int rank = 0;
+  std::optional<std::int64_t> ranks_per_host;
   bool json = false;
 };
 
@@ -48,7 +50,7 @@ std::string plan_text(const JobConfig& config, const Plan& plan) {
   out += "\nunits   ";
   for (const UnitSpec& unit : plan.units) {
     out += fmt::format("{} {} per shard  ", unit.name,
-                       format_bytes(4 * make_shard_layout(plan.model, unit, plan.mesh.dp).shard_size));
+                       format_bytes(4 * make_shard_layout(plan.model, unit, plan.groups.num_shards).shard_size));
   }
   return out + "\n\n" + plan.program.str();
 }
@@ -64,6 +66,8 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   command->add_option("config", options->config, "job file")->required();
   command->add_option("--ranks", options->ranks, "world size to plan for")->check(CLI::PositiveNumber);
   command->add_option("--rank", options->rank, "logical rank whose program is printed")->check(CLI::NonNegativeNumber);
+  command->add_option("--ranks-per-host", options->ranks_per_host, "neighbours of dp on a host (default: all are on one)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--set", options->overrides, "key=value over the file; may be repeated");
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options, &exit_code] {
@@ -72,8 +76,7 @@ void add_plan_command(CLI::App& app, int& exit_code) {
     if (options->rank >= options->ranks) {
       throw ConfigError(fmt::format("--rank: {} is not one of {} ranks", options->rank, options->ranks));
     }
-    const MeshShape mesh{
-        .dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
+    const MeshShape mesh = make_mesh(config.fsdp, batch, options->ranks_per_host.value_or(batch.dp));
     const Plan plan =
         make_plan(config, batch, mesh, options->rank, static_cast<int>(config.device.threads.value_or(1)));
     std::fputs((options->json ? plan.json() : plan_text(config, plan)).c_str(), stdout);

@@ -25,6 +25,7 @@ Json group_json(const OptimizerGroup& group) {
   Json json{{"match", group.match}};
   if (group.learning_rate) json["learning_rate"] = *group.learning_rate;
   if (group.weight_decay) json["weight_decay"] = *group.weight_decay;
+  if (group.frozen) json["frozen"] = true;
   return json;
 }
 

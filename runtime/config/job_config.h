@@ -107,6 +107,7 @@ struct PipelineConfig {
 struct OptimizerGroup {
   std::string match;  // regular expression (RE2) on the parameter's name
   std::optional<double> learning_rate, weight_decay;
+  bool frozen = false;  // never updated
   friend bool operator==(const OptimizerGroup&, const OptimizerGroup&) = default;
 };
 

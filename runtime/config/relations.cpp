@@ -158,6 +158,23 @@ void check_schedule(const JobConfig& job, Relations& broken) {
   }
 }
 
+void check_fsdp(const JobConfig& job, Relations& broken) {
+  const FsdpConfig& fsdp = job.fsdp;
+  const bool reshards = fsdp.strategy == "full_shard" || fsdp.strategy == "hybrid_shard";
+  if (fsdp.reshard_after_forward == "true" && !reshards) {
+    broken.push_back({{"fsdp.reshard_after_forward", "fsdp.strategy"},
+                      fmt::format("true does not go with strategy {}", fsdp.strategy),
+                      "auto, or fsdp.strategy: full_shard or hybrid_shard"});
+  }
+  for (std::size_t g = 0; g < job.optimizer.groups.size(); ++g) {
+    const OptimizerGroup& group = job.optimizer.groups[g];
+    if (!group.frozen || (!group.learning_rate && !group.weight_decay)) continue;
+    broken.push_back({{"optimizer.groups"},
+                      fmt::format("[{}] is frozen and has a learning_rate or weight_decay, expected one of both", g),
+                      ""});
+  }
+}
+
 void check_lanes(const JobConfig& job, Relations& broken) {
   if (!job.reproducibility.lanes || !job.mesh.dp) return;
   const LanesMismatch mismatch = lanes_mismatch(*job.reproducibility.lanes, *job.mesh.dp);
@@ -203,6 +220,7 @@ std::vector<Relation> broken_relations(const JobConfig& job) {
   check_batch(job, broken);
   check_schedule(job, broken);
   check_lanes(job, broken);
+  check_fsdp(job, broken);
   return broken;
 }
 

@@ -33,23 +33,38 @@ std::vector<KeyRow> precision_rows() {
   };
 }
 
+namespace {
+
+bool gathers(const JobConfig& job) {
+  return job.fsdp.strategy != "no_shard";
+}
+
+}  // namespace
+
 std::vector<KeyRow> fsdp_rows() {
   return {
       {.path = "fsdp.strategy",
        .kind = KeyKind::kWord,
        .field = TESSERA_JOB(fsdp.strategy),
        .words = {"full_shard", "shard_grad_op", "hybrid_shard", "no_shard"},
-       .meaning = "What each rank keeps: full_shard keeps a part of parameters, gradients and moments.",
+       .meaning = "What each rank keeps: full_shard a part of parameters, gradients and moments; shard_grad_op the same between steps, "
+                  "but all parameters from a step's first forward to its last backward; hybrid_shard as full_shard within shard_size "
+                  "neighbours, whose groups hold copies; no_shard everything.",
        .foreign = {{"sharding_strategy", "PyTorch"},
                    {"fsdp_sharding_strategy", "Hugging Face"},
                    {"zero_stage", "DeepSpeed"},
-                   {"data_parallel_sharding_strategy", "Megatron"}},
-       .words_now = {"full_shard"}},
+                   {"data_parallel_sharding_strategy", "Megatron"}}},
       {.path = "fsdp.shard_size",
-       .kind = KeyKind::kAnything,
-       .meaning = "Ranks over which hybrid_shard splits.",
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_JOB(fsdp.shard_size),
+       .range = {1, 1000000},
+       .words = {"host"},
+       .meaning = "Neighbours of dp over which hybrid_shard splits: those of a host, or so many. Divides dp; a power of two, or dp itself.",
+       .unit = "ranks",
        .foreign = {{"num_distributed_optimizer_instances", "Megatron"}},
-       .later = true},
+       .decider = "fsdp.strategy",
+       .needs = "hybrid_shard",
+       .applies = [](const JobConfig& job) { return job.fsdp.strategy == "hybrid_shard"; }},
       {.path = "fsdp.wrap",
        .kind = KeyKind::kInteger,
        .field = TESSERA_JOB(fsdp.wrap),
@@ -66,33 +81,43 @@ std::vector<KeyRow> fsdp_rows() {
        .words = {"backward_pre", "backward_post", "none"},
        .meaning =
            "When backward gathers the next unit: before the current one computes, after it, or only when needed.",
-       .foreign = {{"fsdp_backward_prefetch", "Hugging Face"}}},
+       .foreign = {{"fsdp_backward_prefetch", "Hugging Face"}},
+       .decider = "fsdp.strategy",
+       .needs = "full_shard",
+       .applies = gathers},
       {.path = "fsdp.forward_prefetch_depth",
        .kind = KeyKind::kInteger,
        .field = TESSERA_JOB(fsdp.forward_prefetch_depth),
        .range = {0, 10000},
        .meaning = "Units that forward gathers ahead of the one that computes.",
        .unit = "units",
-       .foreign = {{"forward_prefetch", "PyTorch"}, {"fsdp_forward_prefetch", "Hugging Face"}}},
+       .foreign = {{"forward_prefetch", "PyTorch"}, {"fsdp_forward_prefetch", "Hugging Face"}},
+       .decider = "fsdp.strategy",
+       .needs = "full_shard",
+       .applies = gathers},
       {.path = "fsdp.max_inflight_all_gathers",
        .kind = KeyKind::kInteger,
        .field = TESSERA_JOB(fsdp.max_inflight_all_gathers),
        .range = {1, 10000},
        .meaning = "All-gathers that may be issued and not yet used: less memory, less overlap.",
        .unit = "all-gathers",
-       .foreign = {{"limit_all_gathers", "PyTorch"}}},
+       .foreign = {{"limit_all_gathers", "PyTorch"}},
+       .decider = "fsdp.strategy",
+       .needs = "full_shard",
+       .applies = gathers},
       {.path = "fsdp.reshard_after_forward",
        .kind = KeyKind::kBool,
        .field = TESSERA_JOB(fsdp.reshard_after_forward),
        .words = {"auto"},
-       .meaning = "Drops a block's full parameters after its forward and gathers them again for backward.",
+       .meaning = "Drops a block's full parameters after its forward and gathers them again for backward. auto: true for full_shard and "
+                  "hybrid_shard, which with false gather once per micro-batch.",
        .foreign = {{"fsdp_reshard_after_forward", "torchtitan"}}},
       {.path = "fsdp.reduce",
        .kind = KeyKind::kWord,
        .field = TESSERA_JOB(fsdp.reduce),
        .words = {"once", "every_micro_batch"},
-       .meaning = "Reduces a unit's gradient once per step, or after every micro-batch.",
-       .words_now = {"once"}},
+       .meaning = "Reduces a unit's gradient once per step, or after every micro-batch: that keeps shards instead of full gradients, costs a "
+                  "call per micro-batch, and adds in another order, so bits differ from once."},
   };
 }
 

@@ -91,6 +91,11 @@ std::vector<KeyRow> optimizer_rows() {
        .range = {0, kMaxFactor},
        .unset = "as without the group",
        .meaning = "The group's decay."},
+      {.path = "optimizer.groups[].frozen",
+       .kind = KeyKind::kBool,
+       .field = TESSERA_FIELD(OptimizerGroup, frozen),
+       .meaning = "Never updates the group: no part of the gradient norm. Units of frozen parameters alone are not reduced and have no moments.",
+       .foreign = {{"requires_grad", "PyTorch"}}},
   };
 }
 

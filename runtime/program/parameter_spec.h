@@ -18,6 +18,7 @@ struct ParameterSpec {
   InitKind init = InitKind::kNormal;
   double init_std = 0.0;  // of kNormal
   bool decay = true;      // weight decay applies: matrices yes; norms and biases no
+  bool frozen = false;    // never updated: no part of the gradient norm, no moments
   bool tied = false;      // used by two segments (token embedding and head): its gradient has two parts (lookup, head)
   friend bool operator==(const ParameterSpec&, const ParameterSpec&) = default;
 };
@@ -37,6 +38,7 @@ struct UnitSpec {
   std::string name;             // "root", "block.0", "blocks.0-3"
   std::vector<int> parameters;  // indices into the model's list
   std::vector<int> segments;    // indices into the model's segments, in forward order
+  bool frozen = false;          // all its parameters are: its gradient is dropped instead of reduced
 };
 
 struct ModelSpec {

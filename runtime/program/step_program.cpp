@@ -28,6 +28,8 @@ std::string_view name_of(OpCode op) {
     case OpCode::kOpenGradient: return "open gradient";
     case OpCode::kMergeLanes: return "merge lanes";
     case OpCode::kReduce: return "reduce";
+    case OpCode::kReduceReplicas: return "reduce replicas";
+    case OpCode::kDropGradient: return "drop gradient";
     case OpCode::kWaitReduce: return "wait reduce";
     case OpCode::kAgreeNorm: return "agree norm, finite, stop";
     case OpCode::kUpdate: return "update";
@@ -44,6 +46,7 @@ std::string_view collective_of(OpCode op) {
   switch (op) {
     case OpCode::kUnshard: return "all_gather";
     case OpCode::kReduce: return "reduce_scatter";
+    case OpCode::kReduceReplicas:
     case OpCode::kAgreeTokens:
     case OpCode::kAgreeNorm:
     case OpCode::kAgreeLoss: return "all_reduce";

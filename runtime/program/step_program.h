@@ -26,7 +26,9 @@ enum class OpCode : std::uint8_t {
   kBackward,           // a segment of a micro-batch; the lane's first micro-batch assigns gradients, later ones add
   kOpenGradient,       // allocate the unit's full gradient of the next lane
   kMergeLanes,         // join the two newest partial gradients of the unit: a node of the lane tree
-  kReduce,             // reduce_scatter the unit's full gradient
+  kReduce,             // reduce_scatter the unit's full gradient over the ranks that share a copy of the parameters
+  kReduceReplicas,     // all_reduce the gradient shard over the ranks that hold the same one
+  kDropGradient,       // drop the unit's gradient unused: all its parameters are frozen
   kWaitReduce,         // the gradient shard is there; drop the full gradient; a tied matrix adds its two parts
   kAgreeNorm,          // all_reduce: gradient norm, losses, finiteness, stop
   kUpdate,             // the optimizer, on shards
@@ -44,7 +46,7 @@ struct Instruction {
   int unit = -1;
   int segment = -1;
   int micro_batch = -1;     // of this rank's micro-batches in the step
-  bool accumulate = false;  // kHeadLoss, kBackward: add to the lane's gradient instead of assigning
+  bool accumulate = false;  // kHeadLoss, kBackward: add to the lane's gradient instead of assigning; kWaitReduce: to the shard
   std::string group;        // of a collective: "dp:0", "world"
   std::string phase;        // "forward", "backward", "update", "evaluate", "generate"
   std::vector<int>

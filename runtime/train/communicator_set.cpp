@@ -4,8 +4,7 @@
 
 namespace tessera {
 
-CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory,
-                                 CommunicatorHooks hooks)
+CommunicatorSet::CommunicatorSet(const MeshShape& mesh, CommunicatorFactory& factory, CommunicatorHooks hooks)
     : groups_(canonical_groups(mesh)) {
   check_canonical(mesh, groups_);
   const auto create = [&](const Group& group, StreamId stream) {
@@ -14,15 +13,18 @@ CommunicatorSet::CommunicatorSet(const MeshShape& mesh, int logical_rank, Commun
   };
   for (const Group& group : groups_) {
     switch (group.axis) {
-      case Axis::kWorld:
       case Axis::kDp:
+        if (mesh.shard_size > 0) break;  // its parts do what it would do
+        [[fallthrough]];
+      case Axis::kWorld:
+      case Axis::kShard:
         create(group, StreamId::kGather);
         create(group, StreamId::kReduce);
         break;
+      case Axis::kReplica: create(group, StreamId::kReduce); break;
       case Axis::kTp: create(group, StreamId::kCompute); break;
       case Axis::kPp: create(group, StreamId::kPipe); break;
     }
-    if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) shard_group_ = group;
   }
 }
 

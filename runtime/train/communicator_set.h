@@ -16,7 +16,7 @@ namespace tessera {
 class CommunicatorSet {
  public:
   // hooks: of every communicator; the channel is filled in with the name of its stream.
-  CommunicatorSet(const MeshShape& mesh, int logical_rank, CommunicatorFactory& factory, CommunicatorHooks hooks);
+  CommunicatorSet(const MeshShape& mesh, CommunicatorFactory& factory, CommunicatorHooks hooks);
   ~CommunicatorSet();
   CommunicatorSet(const CommunicatorSet&) = delete;
   CommunicatorSet& operator=(const CommunicatorSet&) = delete;
@@ -27,8 +27,6 @@ class CommunicatorSet {
   void attach(CollectiveLog& log);
   // f(communicator, stream) for those that this rank is a member of, in canonical order.
   void for_each(const std::function<void(Communicator&, StreamId)>& f) const;
-  // The dp group of this rank.
-  const Group& shard_group() const { return shard_group_; }
   const std::vector<Group>& groups() const { return groups_; }
 
  private:
@@ -37,7 +35,6 @@ class CommunicatorSet {
     std::unique_ptr<Communicator> communicator;  // null where not a member
   };
   std::vector<Group> groups_;
-  Group shard_group_;
   std::vector<Entry> entries_;
 };
 

@@ -133,7 +133,12 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       model_.unit(i.unit).reduce(communicators_.find(i.group, i.stream), streams_.compute, stream(i.stream),
                                  tag(program, i, run));
       break;
-    case OpCode::kWaitReduce: model_.unit(i.unit).wait_reduce(streams_.compute); break;
+    case OpCode::kReduceReplicas:
+      model_.unit(i.unit).reduce_replicas(communicators_.find(i.group, i.stream), streams_.compute, stream(i.stream),
+                                          tag(program, i, run));
+      break;
+    case OpCode::kWaitReduce: model_.unit(i.unit).wait_reduce(streams_.compute, i.accumulate); break;
+    case OpCode::kDropGradient: model_.unit(i.unit).drop_gradient(); break;
     case OpCode::kAgreeNorm: agree_norm(i, run); break;
     case OpCode::kUpdate: update(run); break;
     case OpCode::kForwardOnly: runner_.forward_only(i.segment, micro_batch(), model_.parameter_views(i.segment)); break;
@@ -181,7 +186,7 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
     const auto exported = sum.export_words();
     words.insert(words.end(), exported.begin(), exported.end());
   };
-  append(squares);
+  append(model_.is_first_replica() ? squares : ExactSum());
   append(run.losses.sum);
   words.push_back(run.input.stop_requested ? 1 : 0);
   const std::size_t slots = words.size();

@@ -52,9 +52,14 @@ AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, ShardedModel& mode
       hyper.learning_rate = group.learning_rate;
       hyper.weight_decay = group.weight_decay.value_or(decay);
     }
+    hyper.frozen = model.model().parameters[p].frozen;
     hyper_.push_back(hyper);
   }
   for (int u = 0; u < model.num_units(); ++u) {
+    if (model.unit(u).spec().frozen) {
+      moments_.emplace_back();
+      continue;
+    }
     const auto bytes = static_cast<std::size_t>(model.unit(u).layout().shard_size) * sizeof(float);
     UnitMoments moments{allocator.allocate(bytes, MemoryCategory::kOptimizer, compute),
                         allocator.allocate(bytes, MemoryCategory::kOptimizer, compute)};
@@ -74,6 +79,7 @@ void AdamWOptimizer::step(std::int64_t update, double rate, double factor, float
     UnitMoments& moments = moments_[static_cast<std::size_t>(u)];
     for (const ShardSlice& slice : unit.slices()) {
       const Hyper& hyper = hyper_[static_cast<std::size_t>(slice.parameter)];
+      if (hyper.frozen) continue;
       const double slice_rate = hyper.learning_rate ? *hyper.learning_rate * factor : rate;
       ops::adamw(compute, {.parameter = part(unit.parameter_shard(), slice),
                            .m = part(moments.m.span<float>(), slice),
@@ -102,6 +108,7 @@ std::uint64_t AdamWOptimizer::state_hash(StreamView compute) const {
     for (const ShardSlice& slice : unit.slices()) {
       const std::string& name = model_.model().parameters[static_cast<std::size_t>(slice.parameter)].name;
       hash += slice_hash(pool, name, slice, part(unit.parameter_shard(), slice));
+      if (hyper_[static_cast<std::size_t>(slice.parameter)].frozen) continue;
       hash += slice_hash(pool, name + ".m", slice, part(moments.m.span<float>(), slice));
       hash += slice_hash(pool, name + ".v", slice, part(moments.v.span<float>(), slice));
     }

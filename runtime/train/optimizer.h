@@ -22,11 +22,12 @@ class AdamWOptimizer {
   // factor: what the schedule makes of a rate of 1, by which a group's own learning_rate is scaled.
   void step(std::int64_t update, double rate, double factor, float gradient_scale, StreamView compute);
 
-  // This rank's part of state_hash: parameters ("name") and moments ("name.m", "name.v").
+  // Of this rank's shards: parameters ("name") and moments ("name.m", "name.v"; frozen parameters have none).
   std::uint64_t state_hash(StreamView compute) const;
 
  private:
   struct Hyper {
+    bool frozen = false;
     std::optional<double> learning_rate;  // a group's own
     double weight_decay = 0.0;
   };

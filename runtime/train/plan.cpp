@@ -18,12 +18,6 @@
 namespace tessera {
 namespace {
 
-BackwardPrefetch prefetch_of(const std::string& word) {
-  if (word == "backward_pre") return BackwardPrefetch::kPre;
-  if (word == "backward_post") return BackwardPrefetch::kPost;
-  return BackwardPrefetch::kNone;
-}
-
 nlohmann::ordered_json plan_json(const Plan& plan) {
   nlohmann::ordered_json json;
   json["mesh"] = {{"dp", plan.mesh.dp}, {"pp", plan.mesh.pp}, {"tp", plan.mesh.tp}};
@@ -41,7 +35,7 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
     json["parameters"].push_back({{"name", p.name}, {"shape", shape}, {"decay", p.decay}, {"tied", p.tied}});
   }
   for (const UnitSpec& unit : plan.units) {
-    const ShardLayout layout = make_shard_layout(plan.model, unit, plan.mesh.dp);
+    const ShardLayout layout = make_shard_layout(plan.model, unit, plan.groups.num_shards);
     json["units"].push_back({{"name", unit.name},
                              {"shard_size", layout.shard_size},
                              {"flat_size", layout.flat_size()},
@@ -52,7 +46,8 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   json["step_flops"] = plan.step_flops();
   json["calls"] = {{"all_gather", plan.program.count(OpCode::kUnshard)},
                    {"reduce_scatter", plan.program.count(OpCode::kReduce)},
-                   {"all_reduce", plan.program.count(OpCode::kAgreeTokens) + plan.program.count(OpCode::kAgreeNorm)}};
+                   {"all_reduce", plan.program.count(OpCode::kReduceReplicas) + plan.program.count(OpCode::kAgreeTokens) +
+                                     plan.program.count(OpCode::kAgreeNorm)}};
   json["program"] = nlohmann::ordered_json::parse(plan.program.json());
   return json;
 }
@@ -83,27 +78,20 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   plan.logical_rank = logical_rank;
   plan.model = describe_gpt(config.model, config.batch.micro_batch_size, num_threads);
   check_program_size(config, batch, plan.model);
-  match_groups(config.optimizer.groups, plan.model.parameters);  // refused here, not when a job has begun
-  plan.units = make_units(plan.model, config.fsdp.wrap);
-  ScheduleOptions options;
-  options.num_micro_batches = static_cast<int>(batch.micro_batches_per_rank);
-  options.micro_batches_per_lane = static_cast<int>(batch.accumulation);
-  options.backward_prefetch = prefetch_of(config.fsdp.backward_prefetch);
-  options.forward_prefetch_depth = static_cast<int>(config.fsdp.forward_prefetch_depth);
-  options.max_inflight_all_gathers = static_cast<int>(config.fsdp.max_inflight_all_gathers);
-  options.reshard_after_forward = config.fsdp.reshard_after_forward != "false";
-  plan.reshard_after_forward = options.reshard_after_forward;
-  plan.max_inflight_all_gathers = options.max_inflight_all_gathers;
-  for (const Group& group : canonical_groups(mesh)) {
-    if (group.axis == Axis::kDp && group.position_of(logical_rank) >= 0) options.shard_group = group.name();
+  const std::vector<int> matched = match_groups(config.optimizer.groups, plan.model.parameters);
+  for (std::size_t p = 0; p < matched.size(); ++p) {
+    if (matched[p] >= 0) plan.model.parameters[p].frozen = config.optimizer.groups[static_cast<std::size_t>(matched[p])].frozen;
   }
+  plan.units = make_units(plan.model, config.fsdp.wrap);
+  plan.groups = shard_groups(config.fsdp, mesh, logical_rank);
+  plan.schedule = schedule_options(config.fsdp, batch, plan.groups);
   const std::string where =
       fmt::format("of logical rank {}: {}; {} units; {} micro-batches in {} lanes", logical_rank, mesh.str(),
                   plan.units.size(), batch.micro_batches_per_rank, batch.lanes_per_rank);
-  options.title = "step program " + where;
-  plan.program = build_training_program(plan.model, plan.units, options);
-  options.title = "evaluation program " + where;
-  plan.evaluation_program = build_evaluation_program(plan.model, plan.units, options);
+  plan.schedule.title = "step program " + where;
+  plan.program = build_training_program(plan.model, plan.units, plan.schedule);
+  plan.schedule.title = "evaluation program " + where;
+  plan.evaluation_program = build_evaluation_program(plan.model, plan.units, plan.schedule);
   return plan;
 }
 
@@ -115,7 +103,7 @@ double Plan::step_flops() const {
 
 std::int64_t Plan::state_bytes() const {
   std::int64_t elements = 0;
-  for (const UnitSpec& unit : units) elements += make_shard_layout(model, unit, mesh.dp).shard_size;
+  for (const UnitSpec& unit : units) elements += make_shard_layout(model, unit, groups.num_shards).shard_size;
   return 16 * elements;
 }
 
@@ -127,7 +115,7 @@ std::int64_t Plan::predicted_bytes() const {
   }
   std::int64_t shards = 0, flat = 0, full = 0, root = 0, largest = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const ShardLayout layout = make_shard_layout(model, units[u], mesh.dp);
+    const ShardLayout layout = make_shard_layout(model, units[u], groups.num_shards);
     const std::int64_t lookup =
         layout.tied_slot < 0 ? 0 : layout.slots[static_cast<std::size_t>(layout.tied_slot)].size;
     shards += 4 * layout.shard_size;
@@ -137,20 +125,20 @@ std::int64_t Plan::predicted_bytes() const {
   }
   // Full parameters at once: the root, the current unit and those in flight; all where none is resharded after forward.
   const std::int64_t lookups = full - flat;
-  const std::int64_t gathered = mesh.dp == 1            ? 0
-                                : reshard_after_forward ? root + (1 + max_inflight_all_gathers) * largest
+  const std::int64_t gathered = groups.num_shards == 1  ? 0
+                                : schedule.full_parameters == FullParameters::kSegment ? root + (1 + schedule.max_inflight_all_gathers) * largest
                                                         : flat;
   // One micro-batch: a unit's full gradient goes as soon as it is reduced. More: they wait for the last, one per open node of the lane tree.
   const std::int64_t gradients =
       batch.micro_batches_per_rank == 1
-          ? (mesh.dp > 1 ? shards + root + largest + lookups : full)
+          ? (groups.num_shards > 1 ? shards + root + largest + lookups : full)
           : full * (1 + std::bit_width(static_cast<std::uint64_t>(batch.lanes_per_rank)) - 1);
   return 3 * shards + gradients + gathered + saved + workspace;
 }
 
 std::int64_t Plan::least_bytes() const {
-  const std::int64_t root = 4 * make_shard_layout(model, units.front(), mesh.dp).flat_size();
-  std::int64_t at_the_head = state_bytes() / 4 * 3 + root + (mesh.dp > 1 ? root : 0);
+  const std::int64_t root = 4 * make_shard_layout(model, units.front(), groups.num_shards).flat_size();
+  std::int64_t at_the_head = state_bytes() / 4 * 3 + root + (groups.num_shards > 1 ? root : 0);
   for (std::size_t s = 1; s + 1 < model.segments.size(); ++s) at_the_head += model.segments[s].saved_bytes;
   return std::max(state_bytes(), at_the_head);
 }

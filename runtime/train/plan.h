@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/policy.h"
 #include "parallel/mesh.h"
 #include "runtime/config/load.h"
 #include "runtime/program/parameter_spec.h"
@@ -20,8 +21,8 @@ struct Plan {
   int logical_rank = 0;
   ModelSpec model;
   std::vector<UnitSpec> units;
-  bool reshard_after_forward = true;
-  std::int64_t max_inflight_all_gathers = 2;
+  ShardGroups groups;
+  ScheduleOptions schedule;  // of the programs
   StepProgram program, evaluation_program;
 
   // Model FLOPs of one step on one rank: 3 × forward (products and attention) × micro-batches.

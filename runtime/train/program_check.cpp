@@ -43,12 +43,17 @@ CollectiveIdentity of_unit(const Instruction& i, const ShardedModel& model) {
   identity.dtype = DType::kFloat32;
   identity.micro_batch = i.micro_batch;
   set_name(identity.what, sizeof identity.what, unit.name);
+  const std::vector<std::uint64_t> lookup = layout.lookup_counts();
   if (i.op == OpCode::kUnshard) {
     identity.op = CollectiveOp::kAllGather;
     identity.num_elements = static_cast<std::uint64_t>(layout.shard_size);
+  } else if (i.op == OpCode::kReduceReplicas) {
+    const std::uint64_t own_lookup = lookup[static_cast<std::size_t>(model.groups().shard)];
+    identity.op = CollectiveOp::kAllReduce;
+    identity.num_elements = static_cast<std::uint64_t>(layout.shard_size) + own_lookup;
+    if (layout.tied_slot >= 0) identity.layout = extend_layout(0, std::span(&own_lookup, 1));
   } else {
     identity.op = CollectiveOp::kReduceScatter;
-    const std::vector<std::uint64_t> lookup = layout.lookup_counts();
     identity.layout = extend_layout(0, layout.shard_counts());
     if (std::any_of(lookup.begin(), lookup.end(), [](std::uint64_t count) { return count > 0; })) {
       identity.layout = extend_layout(identity.layout, lookup);
@@ -66,6 +71,7 @@ CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, 
     case OpCode::kAgreeLoss: return all_reduce_of_words("loss", num_loss_words());
     case OpCode::kRehearseBroadcast: return rehearsal_broadcast();
     case OpCode::kUnshard:
+    case OpCode::kReduceReplicas:
     case OpCode::kReduce: return of_unit(i, model);
     default: throw InternalError(fmt::format("program check: {} is no collective", name_of(i.op)));
   }

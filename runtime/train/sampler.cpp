@@ -13,24 +13,27 @@ struct Sampler::Window {
   StepProgram program;
 
   Window(std::int64_t size, const ModelConfig& model_config, const LossConfig& loss, ShardedModel& model,
-         CommunicatorSet& communicators, Device& device, ExecutorStreams streams, const std::string& shard_group,
+         CommunicatorSet& communicators, Device& device, ExecutorStreams streams, const ScheduleOptions& schedule,
          ProgramCheck* check)
       : length(size),
         runner(model_config, loss, 1, device, streams.compute),
         executor(model, nullptr, runner, communicators, device, streams, Executor::Options{.check = check}),
-        program(build_token_program(model.model(), model.unit_specs(),
-                                    {.shard_group = shard_group, .title = "token program"})) {}
+        program(build_token_program(model.model(), model.unit_specs(), schedule)) {}
 };
 
 Sampler::Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
-                 ExecutorStreams streams, const std::string& shard_group, ProgramCheck* check)
+                 ExecutorStreams streams, const ScheduleOptions& schedule, ProgramCheck* check)
     : config_(config),
       model_(model),
       communicators_(communicators),
       device_(device),
       streams_(streams),
-      shard_group_(shard_group),
-      check_(check) {}
+      schedule_(schedule),
+      check_(check) {
+  schedule_.num_micro_batches = 1;
+  schedule_.micro_batches_per_lane = 1;
+  schedule_.title = "token program";
+}
 
 Sampler::~Sampler() = default;
 
@@ -46,7 +49,7 @@ Sampler::Window& Sampler::window_for(std::int64_t length) {
   ModelConfig model_config = config_.model;
   model_config.seq_len = size;
   windows_.push_back(std::make_unique<Window>(size, model_config, config_.loss, model_, communicators_, device_,
-                                              streams_, shard_group_, check_));
+                                              streams_, schedule_, check_));
   return *windows_.back();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/schedule.h"
 #include "runtime/train/executor.h"
 #include "runtime/train/sampling.h"
 #include "runtime/train/tokenizer.h"
@@ -20,9 +21,9 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  // config.model.seq_len bounds the context. check: see Executor::Options.
+  // config.model.seq_len bounds the context. schedule: as the training program's. check: see Executor::Options.
   Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
-          ExecutorStreams streams, const std::string& shard_group, ProgramCheck* check);
+          ExecutorStreams streams, const ScheduleOptions& schedule, ProgramCheck* check);
   ~Sampler();
 
   // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens.
@@ -38,7 +39,7 @@ class Sampler {
   CommunicatorSet& communicators_;
   Device& device_;
   ExecutorStreams streams_;
-  std::string shard_group_;
+  ScheduleOptions schedule_;
   ProgramCheck* check_;
   std::vector<std::unique_ptr<Window>> windows_;
 };

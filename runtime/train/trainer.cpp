@@ -84,6 +84,7 @@ class Trainer {
                     "data: ranks see different files under data.train or data.validation; hint: one file system, one "
                     "working directory");
     agreed([&] { build(); });
+    same_everywhere(initial_digest_, ExitCode::kInternal, "model: ranks start from different initial values");
     // Only a job that can start touches what an earlier run left.
     agreed([&] { open_run_directory(); });
     agreed([&] { open_reports(); });
@@ -162,7 +163,7 @@ class Trainer {
   }
 
   void connect() {
-    communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, logical_rank_, context_.factory, hooks());
+    communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, context_.factory, hooks());
     same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal,
                     "groups: ranks have different lists of groups");
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
@@ -298,16 +299,14 @@ class Trainer {
     if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
     allocator.set_limit(static_cast<std::size_t>(limit));
     if (MemoryResource* shared = context_.factory.shared_memory();
-        shared != nullptr && communicators_->shard_group().members.size() > 1) {
+        shared != nullptr && context_.mesh.dp > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
       allocator.set_resource(MemoryCategory::kParameters, *shared);
       allocator.set_resource(MemoryCategory::kGradients, *shared);
     }
-    const int shard = communicators_->shard_group().position_of(logical_rank_);
-    model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units,
-                                            static_cast<int>(communicators_->shard_group().members.size()), shard,
-                                            allocator, compute);
+    model_ = std::make_unique<ShardedModel>(plan_.model, plan_.units, plan_.groups, allocator, compute);
     model_->initialise(config_.run.seed, compute);
+    initial_digest_ = model_->initial_digest(config_.run.seed);
     if (config_.collectives.program_check) {
       check_ = std::make_unique<ProgramCheck>(*model_, context_.world_size());
       observer_->set_check(check_.get());
@@ -360,12 +359,31 @@ class Trainer {
   }
 
   std::string hash() {
-    std::uint64_t sum = optimizer_->state_hash(compute_.view());
+    std::vector<std::uint64_t> parts(static_cast<std::size_t>(context_.world_size()), 0);  // by logical rank
+    parts[static_cast<std::size_t>(logical_rank_)] = optimizer_->state_hash(compute_.view());
     world()
-        .all_reduce({.data = &sum, .count = 1, .dtype = DType::kUInt64, .tag = {.what = "state_hash", .phase = "hash"}},
+        .all_reduce({.data = parts.data(),
+                     .count = parts.size(),
+                     .dtype = DType::kUInt64,
+                     .tag = {.what = "state_hash", .phase = "hash"}},
                     reduce_.view())
         .synchronize();
+    std::uint64_t sum = 0;
+    for (const std::vector<int>& set : replica_sets(config_.fsdp, context_.mesh)) {
+      const std::uint64_t first = parts[static_cast<std::size_t>(set.front())];
+      for (const int replica : set) {
+        if (parts[static_cast<std::size_t>(replica)] != first) refuse_replicas(set.front(), replica);
+      }
+      sum += first;
+    }
     return hex64(sum);
+  }
+
+  [[noreturn]] void refuse_replicas(int first, int other) const {
+    throw AgreedError(ExitCode::kCollective, 0,
+                      fmt::format("replicas: ranks {} and {} hold the same shards, and their parameters or moments differ; hint: one of them "
+                                  "computes or adds wrongly",
+                                  context_.placement.world_of_logical(first), context_.placement.world_of_logical(other)));
   }
 
   ExitCode loop() {
@@ -506,7 +524,7 @@ class Trainer {
   void sample(std::int64_t step) {
     if (!sampler_)
       sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(),
-                       communicators_->shard_group().name(), check_.get());
+                       plan_.schedule, check_.get());
     std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{
@@ -558,7 +576,7 @@ class Trainer {
   std::unique_ptr<Reporter> reporter_;
   NumericsRecord numerics_;
   std::string data_note_, data_log_;
-  std::uint64_t data_digest_ = 0;
+  std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
   int attempt_ = 0;

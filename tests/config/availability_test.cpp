@@ -29,11 +29,6 @@ TEST(Availability, RefusesValuesOfLaterFeaturesAndNamesWhatIsThere) {
   EXPECT_EQ(problem("precision.compute: bf16"), "precision.compute: bf16 is not available yet; hint: fp32");
   EXPECT_EQ(problem("precision.reduce: bf16"), "precision.reduce: bf16 is not available yet; hint: fp32");
   EXPECT_EQ(problem("precision.loss_scale: dynamic"), "precision.loss_scale: not available yet");
-  EXPECT_EQ(problem("fsdp.strategy: hybrid_shard"),
-            "fsdp.strategy: hybrid_shard is not available yet; hint: full_shard");
-  EXPECT_EQ(problem("fsdp.shard_size: 2"), "fsdp.shard_size: not available yet");
-  EXPECT_EQ(problem("fsdp.reduce: every_micro_batch"),
-            "fsdp.reduce: every_micro_batch is not available yet; hint: once");
   EXPECT_EQ(problem("pipeline.schedule: 1f1b"), "pipeline.schedule: not available yet");
   EXPECT_EQ(problem("recompute: full"), "recompute: full is not available yet; hint: none");
   EXPECT_EQ(problem("optimizer.name: lion"), "optimizer.name: lion is not available yet; hint: adamw");

@@ -127,7 +127,7 @@ TEST(Schedule, RootWrapMakesOneGatherAndOneReduce) {
 }
 
 TEST(Schedule, WithoutReshardAfterForwardEveryUnitIsGatheredOnce) {
-  const StepProgram program = training(12, "block", {.reshard_after_forward = false});
+  const StepProgram program = training(12, "block", {.full_parameters = FullParameters::kMicroBatch});
   EXPECT_EQ(program.count(OpCode::kUnshard), 13);
   EXPECT_EQ(program.count(OpCode::kReduce), 13);
 }
@@ -190,7 +190,7 @@ TEST(Schedule, EveryUnitIsFullWhereItIsUsedAndShardedAtTheEnd) {
       const ModelSpec model = test::tiny_model(7);
       const std::vector<UnitSpec> units = make_units(model, wrap);
       const StepProgram program = build_training_program(
-          model, units, {.num_micro_batches = 2, .micro_batches_per_lane = 1, .reshard_after_forward = reshard});
+          model, units, {.num_micro_batches = 2, .micro_batches_per_lane = 1, .full_parameters = reshard ? FullParameters::kSegment : FullParameters::kMicroBatch});
       std::map<int, std::size_t> unit_of;
       for (std::size_t u = 0; u < units.size(); ++u) {
         for (const int s : units[u].segments) unit_of[s] = u;

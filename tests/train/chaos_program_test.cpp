@@ -68,7 +68,7 @@ TEST(SwapUnshards, StaysLegalUnderEveryPolicy) {
                                                         .backward_prefetch = prefetch,
                                                         .forward_prefetch_depth = depth,
                                                         .max_inflight_all_gathers = 4,
-                                                        .reshard_after_forward = reshard}),
+                                                        .full_parameters = reshard ? FullParameters::kSegment : FullParameters::kMicroBatch}),
                                            {40, 40, 40, 40, 40});
         ASSERT_TRUE(swapped);
         expect_legal(swapped->program);

@@ -89,6 +89,89 @@ TEST_F(Promise, PrefetchLimitAndReshardChangeNoBit) {
   }
 }
 
+struct StrategyChoice {
+  std::string strategy, shard_size, wrap;
+};
+
+// T on 1, 2 and 4 ranks; hybrid groups of 1, 2 and all.
+const std::vector<StrategyChoice> kStrategies = {
+    {"full_shard", "host", "block"},   {"shard_grad_op", "host", "block"}, {"shard_grad_op", "host", "root"},
+    {"hybrid_shard", "host", "block"}, {"hybrid_shard", "1", "root"},      {"hybrid_shard", "2", "2"},
+    {"hybrid_shard", "2", "root"},     {"no_shard", "host", "block"},      {"no_shard", "host", "root"}};
+
+JobConfig with_strategy(JobConfig config, const StrategyChoice& choice) {
+  config.fsdp.strategy = choice.strategy;
+  config.fsdp.shard_size = choice.shard_size;
+  config.fsdp.wrap = choice.wrap;
+  return config;
+}
+
+TEST_F(Promise, StrategyChangesNoBitWithAccumulationClippingAndEvaluation) {
+  for (const std::string reduce : {"once", "every_micro_batch"}) {
+    JobConfig config = test::model_t(5);
+    config.batch.global_batch_size = 16;  // two micro-batches per lane
+    config.fsdp.reduce = reduce;
+    config.optimizer.clip_norm = 0.05;
+    config.run.evaluate_every = 2;
+    config.data.validation = {test::write_tokens(directory_ / "validation.bin", 601, config.model.vocab_size, 7)};
+    const std::vector<std::string> expected = numbers(config, 1, 1);
+    for (const int world : {2, 4}) {
+      for (const StrategyChoice& choice : kStrategies) {
+        EXPECT_EQ(numbers(with_strategy(config, choice), world, 1), expected)
+            << world << " ranks, " << choice.strategy << " " << choice.shard_size << ", wrap " << choice.wrap << ", reduce " << reduce;
+      }
+    }
+  }
+}
+
+TEST_F(Promise, StrategyChangesNoBitOfTheLlamaFamilyOnAnOddNumberOfReplicas) {
+  JobConfig config = test::llama_t(4);
+  config.batch.global_batch_size = 12;
+  config.reproducibility.lanes = 6;
+  const std::vector<std::string> expected = numbers(config, 3, 1);
+  EXPECT_EQ(numbers(with_strategy(config, {"hybrid_shard", "2", "block"}), 6, 1), expected) << "three replicas of two";
+  EXPECT_EQ(numbers(with_strategy(config, {"no_shard", "host", "block"}), 6, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"shard_grad_op", "host", "1"}), 3, 1), expected);
+}
+
+TEST_F(Promise, StrategyChangesNoBitOfModelW) {
+  const JobConfig config = test::model_w(2);
+  const std::vector<std::string> expected = numbers(config, 2, 1);
+  EXPECT_EQ(numbers(with_strategy(config, {"hybrid_shard", "2", "block"}), 4, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"no_shard", "host", "block"}), 2, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"shard_grad_op", "host", "block"}), 4, 1), expected);
+}
+
+TEST_F(Promise, ReducingEveryMicroBatchIsAnotherRecordThatKeepsItsBits) {
+  JobConfig config = test::model_t(5);
+  config.batch.global_batch_size = 16;
+  const std::vector<std::string> once = numbers(config, 2, 1);
+  config.fsdp.reduce = "every_micro_batch";
+  const std::vector<std::string> every = numbers(config, 1, 1);
+  EXPECT_NE(every, once) << "two micro-batches per lane are added in another order";
+  EXPECT_EQ(numbers(config, 4, 1), every);
+  config.fsdp.reshard_after_forward = "false";
+  config.fsdp.wrap = "root";
+  EXPECT_EQ(numbers(config, 2, 2), every);
+}
+
+TEST_F(Promise, OneMicroBatchPerLaneIsReducedTheSameEitherWay) {
+  JobConfig config = test::model_t(5);
+  const std::vector<std::string> once = numbers(config, 2, 1);
+  config.fsdp.reduce = "every_micro_batch";
+  EXPECT_EQ(numbers(config, 2, 1), once);
+}
+
+TEST_F(Promise, FrozenParametersStayAndTheOthersKeepTheirBitsInEveryLayout) {
+  JobConfig config = test::model_t(5);
+  config.optimizer.groups = {{.match = "^block\\.0\\.", .frozen = true}, {.match = "norm", .frozen = true}};
+  const std::vector<std::string> expected = numbers(config, 1, 1);
+  EXPECT_NE(expected, numbers(test::model_t(5), 1, 1));
+  EXPECT_EQ(numbers(config, 4, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"no_shard", "host", "block"}), 2, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"hybrid_shard", "2", "root"}), 4, 1), expected);
+}
+
 TEST_F(Promise, TheSameJobThreeTimesGivesTheSameBits) {
   const JobConfig config = test::model_t(5);
   const std::vector<std::string> expected = numbers(config, 2, 2);

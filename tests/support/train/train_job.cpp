@@ -96,8 +96,9 @@ void on_threads(int world, const std::function<void(int)>& body) {
   }
 }
 
-MeshShape mesh_of(const ResolvedBatch& batch) {
-  return {.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
+// Threads are on one host; `fsdp.shard_size: host` takes two neighbours for one, so that groups have replicas.
+MeshShape mesh_of(const JobConfig& config, const ResolvedBatch& batch) {
+  return make_mesh(config.fsdp, batch, 2);
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ std::vector<std::exception_ptr> train_on_threads(const JobConfig& config, int wo
     codes[static_cast<std::size_t>(rank)] =
         train({.config = config,
                .batch = batch,
-               .mesh = mesh_of(batch),
+               .mesh = mesh_of(config, batch),
                .placement = Placement::canonical(world),
                .world_rank = rank,
                .host = "test",
@@ -186,13 +187,13 @@ void run_ranks(const JobConfig& config, int world, const std::function<void(Rank
   const ResolvedBatch batch = resolve(config, world);
   on_threads(world, [&](int rank) {
     CpuDevice device;
-    CommunicatorSet communicators(mesh_of(batch), rank, *factories[static_cast<std::size_t>(rank)], {});
+    CommunicatorSet communicators(mesh_of(config, batch), *factories[static_cast<std::size_t>(rank)], {});
     const Stream compute = device.create_stream("compute", StreamMode::kCompute);
     const Stream gather = device.create_stream("gather", StreamMode::kQueue);
     const Stream reduce = device.create_stream("reduce", StreamMode::kQueue);
     const ExecutorStreams streams{compute.view(), gather.view(), reduce.view()};
-    Plan plan = make_plan(config, batch, mesh_of(batch), rank, 1);
-    ShardedModel model(plan.model, plan.units, static_cast<int>(batch.dp), rank, device.allocator(), compute.view());
+    Plan plan = make_plan(config, batch, mesh_of(config, batch), rank, 1);
+    ShardedModel model(plan.model, plan.units, plan.groups, device.allocator(), compute.view());
     model.initialise(config.run.seed, compute.view());
     AdamWOptimizer optimizer(config.optimizer, model, device.allocator(), compute.view());
     GptRunner runner(config.model, config.loss, config.batch.micro_batch_size, device, compute.view());
@@ -210,7 +211,7 @@ std::vector<float> RankParts::gather(const std::string& name) {
   for (int u = 0; u < model.num_units(); ++u) {
     for (const int p : model.unit(u).spec().parameters) {
       if (plan.model.parameters[static_cast<std::size_t>(p)].name != name) continue;
-      model.unit(u).unshard(communicators.find(communicators.shard_group().name(), StreamId::kGather), streams.gather,
+      model.unit(u).unshard(communicators.find(plan.groups.shard_group, StreamId::kGather), streams.gather,
                             {.what = name, .phase = "test"});
       model.unit(u).wait_unshard(streams.compute);
       const TensorView view = model.unit(u).parameter(p);
