@@ -82,7 +82,8 @@ MeshShape make_mesh(const FsdpConfig& config, const ResolvedBatch& batch, std::i
   if (!by_host) {
     const std::string& text = config.shard_size;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-    require(error == std::errc{} && end == text.data() + text.size() && size > 0, "fsdp.shard_size was checked when it was loaded");
+    require(error == std::errc{} && end == text.data() + text.size() && size > 0,
+            "fsdp.shard_size was checked when it was loaded");
   }
   const std::string found = by_host ? fmt::format("host ({} ranks)", size) : fmt::format("{}", size);
   if (size > batch.dp || batch.dp % size != 0) {
@@ -90,8 +91,9 @@ MeshShape make_mesh(const FsdpConfig& config, const ResolvedBatch& batch, std::i
   }
   // A group adds its members' gradients first. In the tree that adds all of dp neighbour by neighbour, only powers of two are nodes.
   if (size != batch.dp && !std::has_single_bit(static_cast<std::uint64_t>(size))) {
-    throw ConfigError(fmt::format("fsdp.shard_size: {} is neither a power of two nor dp {}, so its sums would be in another order",
-                                  found, batch.dp));
+    throw ConfigError(
+        fmt::format("fsdp.shard_size: {} is neither a power of two nor dp {}, so its sums would be in another order",
+                    found, batch.dp));
   }
   mesh.shard_size = static_cast<int>(size);
   return mesh;

@@ -30,7 +30,10 @@ struct Turn {
 class Builder {
  public:
   Builder(const ModelSpec& model, const std::vector<UnitSpec>& units, const ScheduleOptions& options)
-      : model_(model), units_(units), options_(options), full_(units.size(), options.full_parameters == FullParameters::kAlways),
+      : model_(model),
+        units_(units),
+        options_(options),
+        full_(units.size(), options.full_parameters == FullParameters::kAlways),
         gathering_(units.size()) {
     unit_of_segment_.resize(model.segments.size(), 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
@@ -212,9 +215,9 @@ class Builder {
   void backward_visit(const std::vector<Visit>& visits, std::size_t v, const Turn& turn) {
     const Visit& visit = visits[v];
     if (options_.backward_prefetch == BackwardPrefetch::kPre) prefetch_backward(visits, v);
-    const bool first = !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v), [&](const Visit& earlier) {
-      return earlier.unit == visit.unit && earlier.backward;
-    });
+    const bool first =
+        !std::any_of(visits.begin(), visits.begin() + static_cast<std::ptrdiff_t>(v),
+                     [&](const Visit& earlier) { return earlier.unit == visit.unit && earlier.backward; });
     if (first && !turn.accumulate) open_gradient(visit.unit, turn.micro);
     int last = -1;
     for (const int s : visit.segments) {
@@ -298,7 +301,8 @@ void check(const ScheduleOptions& options) {
   require(options.max_inflight_all_gathers >= 1 && options.forward_prefetch_depth >= 0, "prefetch limits are positive");
   const int lanes = options.num_micro_batches / options.micro_batches_per_lane;
   require(std::has_single_bit(static_cast<unsigned>(lanes)), "lanes per rank are a power of two");
-  require(!options.shard_group.empty() || options.full_parameters == FullParameters::kAlways, "what is gathered has a group");
+  require(!options.shard_group.empty() || options.full_parameters == FullParameters::kAlways,
+          "what is gathered has a group");
   require(!options.shard_group.empty() || !options.replica_group.empty(), "gradients are added over some group");
 }
 

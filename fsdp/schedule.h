@@ -33,8 +33,9 @@ struct ScheduleOptions {
   // false: a unit's gradients stay in full until all micro-batches are added, and are reduced once. true: the lanes' micro-batches of one index
   // are added and reduced, then those of the next, whose shards are added to the first: another order of the sum.
   bool reduce_every_micro_batch = false;
-  std::string shard_group = "dp:0";  // whose members hold the shards; "": each rank holds all, nothing is gathered or scattered
-  std::string replica_group;         // whose members hold the same shards, and add their gradients after that; "": none
+  std::string shard_group =
+      "dp:0";  // whose members hold the shards; "": each rank holds all, nothing is gathered or scattered
+  std::string replica_group;  // whose members hold the same shards, and add their gradients after that; "": none
   std::string title;
 };
 

@@ -65,7 +65,8 @@ std::uint64_t ShardedModel::initial_digest(std::uint64_t seed) const {
     const InitialValues initial(spec, seed);
     const std::int64_t size = spec.shape.num_elements();
     std::array<float, kSamples> values{};
-    for (std::int64_t n = 0; n < kSamples; ++n) values[static_cast<std::size_t>(n)] = initial.at((size - 1) * n / (kSamples - 1));
+    for (std::int64_t n = 0; n < kSamples; ++n)
+      values[static_cast<std::size_t>(n)] = initial.at((size - 1) * n / (kSamples - 1));
     digest = hash_bytes(values.data(), sizeof values, hash_string(spec.name, digest));
   }
   return digest;

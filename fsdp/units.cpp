@@ -53,8 +53,8 @@ std::vector<UnitSpec> group_segments(const ModelSpec& model, const std::string& 
 std::vector<UnitSpec> make_units(const ModelSpec& model, const std::string& wrap) {
   std::vector<UnitSpec> units = group_segments(model, wrap);
   for (UnitSpec& unit : units) {
-    unit.frozen = std::ranges::all_of(
-        unit.parameters, [&](int p) { return model.parameters[static_cast<std::size_t>(p)].frozen; });
+    unit.frozen = std::ranges::all_of(unit.parameters,
+                                      [&](int p) { return model.parameters[static_cast<std::size_t>(p)].frozen; });
   }
   return units;
 }

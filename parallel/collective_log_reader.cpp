@@ -105,18 +105,19 @@ void check_header(const std::string& path, const format::Header& header, std::si
 }
 
 LogOwner owner_of(const format::Header& header) {
-  return {.run_id = header.run_id,
-          .world_rank = header.world_rank,
-          .world_size = header.world_size,
-          .logical_rank = header.logical_rank,
-          .at = {.dp = header.dp, .pp = header.pp, .tp = header.tp},
-          .mesh = {.dp = header.mesh_dp, .pp = header.mesh_pp, .tp = header.mesh_tp, .shard_size = header.mesh_shard_size},
-          .host = text_of(header.host),
-          .pid = header.pid,
-          .process_start = header.process_start,
-          .pid_domain = header.pid_domain,
-          .unix_ns = header.unix_ns,
-          .monotonic_ns = header.monotonic_ns};
+  return {
+      .run_id = header.run_id,
+      .world_rank = header.world_rank,
+      .world_size = header.world_size,
+      .logical_rank = header.logical_rank,
+      .at = {.dp = header.dp, .pp = header.pp, .tp = header.tp},
+      .mesh = {.dp = header.mesh_dp, .pp = header.mesh_pp, .tp = header.mesh_tp, .shard_size = header.mesh_shard_size},
+      .host = text_of(header.host),
+      .pid = header.pid,
+      .process_start = header.process_start,
+      .pid_domain = header.pid_domain,
+      .unix_ns = header.unix_ns,
+      .monotonic_ns = header.monotonic_ns};
 }
 
 // Damaged entries keep their place, since records name them by index, with size 0.

@@ -308,10 +308,8 @@ Work Communicator::issue(const AllReduceOptions& options, StreamView stream) {
   where.check_reducible(options.dtype);
   where.check_count(options.count, 1 + options.more.size(), options.dtype);
   where.check_pointer(options.data, options.count);
-  CollectiveIdentity identity{.num_elements = options.count,
-                              .op = CollectiveOp::kAllReduce,
-                              .reduce = options.reduce,
-                              .dtype = options.dtype};
+  CollectiveIdentity identity{
+      .num_elements = options.count, .op = CollectiveOp::kAllReduce, .reduce = options.reduce, .dtype = options.dtype};
   for (const AllReducePart& part : options.more) {
     where.check_count(part.count, 1 + options.more.size(), options.dtype);
     where.check_pointer(part.data, part.count);

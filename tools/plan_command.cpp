@@ -66,7 +66,8 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   command->add_option("config", options->config, "job file")->required();
   command->add_option("--ranks", options->ranks, "world size to plan for")->check(CLI::PositiveNumber);
   command->add_option("--rank", options->rank, "logical rank whose program is printed")->check(CLI::NonNegativeNumber);
-  command->add_option("--ranks-per-host", options->ranks_per_host, "neighbours of dp on a host (default: all are on one)")
+  command
+      ->add_option("--ranks-per-host", options->ranks_per_host, "neighbours of dp on a host (default: all are on one)")
       ->check(CLI::PositiveNumber);
   command->add_option("--set", options->overrides, "key=value over the file; may be repeated");
   command->add_flag("--json", options->json, "one JSON object");

@@ -47,8 +47,10 @@ std::vector<KeyRow> fsdp_rows() {
        .kind = KeyKind::kWord,
        .field = TESSERA_JOB(fsdp.strategy),
        .words = {"full_shard", "shard_grad_op", "hybrid_shard", "no_shard"},
-       .meaning = "What each rank keeps: full_shard a part of parameters, gradients and moments; shard_grad_op the same between steps, "
-                  "but all parameters from a step's first forward to its last backward; hybrid_shard as full_shard within shard_size "
+       .meaning = "What each rank keeps: full_shard a part of parameters, gradients and moments; shard_grad_op the "
+                  "same between steps, "
+                  "but all parameters from a step's first forward to its last backward; hybrid_shard as full_shard "
+                  "within shard_size "
                   "neighbours, whose groups hold copies; no_shard everything.",
        .foreign = {{"sharding_strategy", "PyTorch"},
                    {"fsdp_sharding_strategy", "Hugging Face"},
@@ -59,7 +61,8 @@ std::vector<KeyRow> fsdp_rows() {
        .field = TESSERA_JOB(fsdp.shard_size),
        .range = {1, 1000000},
        .words = {"host"},
-       .meaning = "Neighbours of dp over which hybrid_shard splits: those of a host, or so many. Divides dp; a power of two, or dp itself.",
+       .meaning = "Neighbours of dp over which hybrid_shard splits: those of a host, or so many. Divides dp; a power "
+                  "of two, or dp itself.",
        .unit = "ranks",
        .foreign = {{"num_distributed_optimizer_instances", "Megatron"}},
        .decider = "fsdp.strategy",
@@ -109,14 +112,16 @@ std::vector<KeyRow> fsdp_rows() {
        .kind = KeyKind::kBool,
        .field = TESSERA_JOB(fsdp.reshard_after_forward),
        .words = {"auto"},
-       .meaning = "Drops a block's full parameters after its forward and gathers them again for backward. auto: true for full_shard and "
+       .meaning = "Drops a block's full parameters after its forward and gathers them again for backward. auto: true "
+                  "for full_shard and "
                   "hybrid_shard, which with false gather once per micro-batch.",
        .foreign = {{"fsdp_reshard_after_forward", "torchtitan"}}},
       {.path = "fsdp.reduce",
        .kind = KeyKind::kWord,
        .field = TESSERA_JOB(fsdp.reduce),
        .words = {"once", "every_micro_batch"},
-       .meaning = "Reduces a unit's gradient once per step, or after every micro-batch: that keeps shards instead of full gradients, costs a "
+       .meaning = "Reduces a unit's gradient once per step, or after every micro-batch: that keeps shards instead of "
+                  "full gradients, costs a "
                   "call per micro-batch, and adds in another order, so bits differ from once."},
   };
 }

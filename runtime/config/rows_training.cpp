@@ -94,7 +94,8 @@ std::vector<KeyRow> optimizer_rows() {
       {.path = "optimizer.groups[].frozen",
        .kind = KeyKind::kBool,
        .field = TESSERA_FIELD(OptimizerGroup, frozen),
-       .meaning = "Never updates the group: no part of the gradient norm. Units of frozen parameters alone are not reduced and have no moments.",
+       .meaning = "Never updates the group: no part of the gradient norm. Units of frozen parameters alone are not "
+                  "reduced and have no moments.",
        .foreign = {{"requires_grad", "PyTorch"}}},
   };
 }

@@ -45,10 +45,11 @@ struct Instruction {
   StreamId stream = StreamId::kCompute;
   int unit = -1;
   int segment = -1;
-  int micro_batch = -1;     // of this rank's micro-batches in the step
-  bool accumulate = false;  // kHeadLoss, kBackward: add to the lane's gradient instead of assigning; kWaitReduce: to the shard
-  std::string group;        // of a collective: "dp:0", "world"
-  std::string phase;        // "forward", "backward", "update", "evaluate", "generate"
+  int micro_batch = -1;  // of this rank's micro-batches in the step
+  bool accumulate =
+      false;  // kHeadLoss, kBackward: add to the lane's gradient instead of assigning; kWaitReduce: to the shard
+  std::string group;  // of a collective: "dp:0", "world"
+  std::string phase;  // "forward", "backward", "update", "evaluate", "generate"
   std::vector<int>
       waits;  // indices of earlier instructions on other streams that must be complete before this one starts
   friend bool operator==(const Instruction&, const Instruction&) = default;

@@ -44,10 +44,11 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   json["state_bytes"] = plan.state_bytes();
   json["predicted_bytes"] = plan.predicted_bytes();
   json["step_flops"] = plan.step_flops();
-  json["calls"] = {{"all_gather", plan.program.count(OpCode::kUnshard)},
-                   {"reduce_scatter", plan.program.count(OpCode::kReduce)},
-                   {"all_reduce", plan.program.count(OpCode::kReduceReplicas) + plan.program.count(OpCode::kAgreeTokens) +
-                                     plan.program.count(OpCode::kAgreeNorm)}};
+  json["calls"] = {
+      {"all_gather", plan.program.count(OpCode::kUnshard)},
+      {"reduce_scatter", plan.program.count(OpCode::kReduce)},
+      {"all_reduce", plan.program.count(OpCode::kReduceReplicas) + plan.program.count(OpCode::kAgreeTokens) +
+                         plan.program.count(OpCode::kAgreeNorm)}};
   json["program"] = nlohmann::ordered_json::parse(plan.program.json());
   return json;
 }
@@ -80,7 +81,8 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   check_program_size(config, batch, plan.model);
   const std::vector<int> matched = match_groups(config.optimizer.groups, plan.model.parameters);
   for (std::size_t p = 0; p < matched.size(); ++p) {
-    if (matched[p] >= 0) plan.model.parameters[p].frozen = config.optimizer.groups[static_cast<std::size_t>(matched[p])].frozen;
+    if (matched[p] >= 0)
+      plan.model.parameters[p].frozen = config.optimizer.groups[static_cast<std::size_t>(matched[p])].frozen;
   }
   plan.units = make_units(plan.model, config.fsdp.wrap);
   plan.groups = shard_groups(config.fsdp, mesh, logical_rank);
@@ -125,9 +127,10 @@ std::int64_t Plan::predicted_bytes() const {
   }
   // Full parameters at once: the root, the current unit and those in flight; all where none is resharded after forward.
   const std::int64_t lookups = full - flat;
-  const std::int64_t gathered = groups.num_shards == 1  ? 0
-                                : schedule.full_parameters == FullParameters::kSegment ? root + (1 + schedule.max_inflight_all_gathers) * largest
-                                                        : flat;
+  const std::int64_t gathered = groups.num_shards == 1 ? 0
+                                : schedule.full_parameters == FullParameters::kSegment
+                                    ? root + (1 + schedule.max_inflight_all_gathers) * largest
+                                    : flat;
   // One micro-batch: a unit's full gradient goes as soon as it is reduced. More: they wait for the last, one per open node of the lane tree.
   const std::int64_t gradients =
       batch.micro_batches_per_rank == 1

@@ -298,8 +298,7 @@ class Trainer {
     const std::int64_t limit = memory_limit_bytes(config_.device);
     if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
     allocator.set_limit(static_cast<std::size_t>(limit));
-    if (MemoryResource* shared = context_.factory.shared_memory();
-        shared != nullptr && context_.mesh.dp > 1) {
+    if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && context_.mesh.dp > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
       allocator.set_resource(MemoryCategory::kParameters, *shared);
       allocator.set_resource(MemoryCategory::kGradients, *shared);
@@ -380,10 +379,12 @@ class Trainer {
   }
 
   [[noreturn]] void refuse_replicas(int first, int other) const {
-    throw AgreedError(ExitCode::kCollective, 0,
-                      fmt::format("replicas: ranks {} and {} hold the same shards, and their parameters or moments differ; hint: one of them "
-                                  "computes or adds wrongly",
-                                  context_.placement.world_of_logical(first), context_.placement.world_of_logical(other)));
+    throw AgreedError(
+        ExitCode::kCollective, 0,
+        fmt::format(
+            "replicas: ranks {} and {} hold the same shards, and their parameters or moments differ; hint: one of them "
+            "computes or adds wrongly",
+            context_.placement.world_of_logical(first), context_.placement.world_of_logical(other)));
   }
 
   ExitCode loop() {
@@ -523,8 +524,7 @@ class Trainer {
 
   void sample(std::int64_t step) {
     if (!sampler_)
-      sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(),
-                       plan_.schedule, check_.get());
+      sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(), plan_.schedule, check_.get());
     std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{

@@ -30,5 +30,14 @@ TEST(UnitState, WhatTheTableDoesNotHoldIsRefusedByName) {
   EXPECT_THROW(next(GradientState::kReduced, GradientEvent::kReduce, "root"), InternalError);
 }
 
+TEST(UnitState, AReducedGradientMayOpenTheNextMicroBatchAndBeReducedOverReplicasFirst) {
+  GradientState state = GradientState::kPartial;
+  for (const GradientEvent event : {GradientEvent::kReduce, GradientEvent::kReduce, GradientEvent::kWaitReduce,
+                                    GradientEvent::kBeginLane, GradientEvent::kReduce, GradientEvent::kWaitReduce}) {
+    state = next(state, event, "block.0");
+  }
+  EXPECT_EQ(state, GradientState::kReduced);
+}
+
 }  // namespace
 }  // namespace tessera

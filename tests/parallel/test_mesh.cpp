@@ -32,6 +32,17 @@ TEST(Mesh, GroupsAreNamedAndOrderedWorldTpPpDp) {
   EXPECT_EQ(names, (std::vector<std::string>{"world", "tp:0", "tp:1", "pp:0", "pp:1", "pp:2", "pp:3", "dp:0", "dp:1"}));
 }
 
+TEST(Mesh, ShardGroupsAreNeighboursAlongDpAndReplicaGroupsTheirCounterparts) {
+  const std::vector<Group> groups = canonical_groups({.dp = 4, .pp = 1, .tp = 2, .shard_size = 2});
+  using Lists = std::vector<std::vector<int>>;
+  EXPECT_EQ(members_of(groups, Axis::kDp), (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
+  EXPECT_EQ(members_of(groups, Axis::kShard), (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  EXPECT_EQ(members_of(groups, Axis::kReplica), (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  EXPECT_EQ(groups.back().name(), "replica:3");
+  EXPECT_TRUE(members_of(canonical_groups({.dp = 4}), Axis::kShard).empty());
+  EXPECT_THROW(canonical_groups({.dp = 4, .pp = 1, .tp = 1, .shard_size = 3}), InternalError);
+}
+
 TEST(Mesh, TpIsInnermostAndDpOutermost) {
   const MeshShape shape{.dp = 2, .pp = 3, .tp = 4};
   EXPECT_EQ(logical_rank(shape, {.dp = 0, .pp = 0, .tp = 1}), 1);

@@ -64,12 +64,13 @@ TEST(SwapUnshards, StaysLegalUnderEveryPolicy) {
   for (const BackwardPrefetch prefetch : {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
     for (const int depth : {0, 1, 3}) {
       for (const bool reshard : {false, true}) {
-        const auto swapped = swap_unshards(training(4, {.num_micro_batches = 2,
-                                                        .backward_prefetch = prefetch,
-                                                        .forward_prefetch_depth = depth,
-                                                        .max_inflight_all_gathers = 4,
-                                                        .full_parameters = reshard ? FullParameters::kSegment : FullParameters::kMicroBatch}),
-                                           {40, 40, 40, 40, 40});
+        const auto swapped = swap_unshards(
+            training(4, {.num_micro_batches = 2,
+                         .backward_prefetch = prefetch,
+                         .forward_prefetch_depth = depth,
+                         .max_inflight_all_gathers = 4,
+                         .full_parameters = reshard ? FullParameters::kSegment : FullParameters::kMicroBatch}),
+            {40, 40, 40, 40, 40});
         ASSERT_TRUE(swapped);
         expect_legal(swapped->program);
       }

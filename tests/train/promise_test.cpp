@@ -118,7 +118,8 @@ TEST_F(Promise, StrategyChangesNoBitWithAccumulationClippingAndEvaluation) {
     for (const int world : {2, 4}) {
       for (const StrategyChoice& choice : kStrategies) {
         EXPECT_EQ(numbers(with_strategy(config, choice), world, 1), expected)
-            << world << " ranks, " << choice.strategy << " " << choice.shard_size << ", wrap " << choice.wrap << ", reduce " << reduce;
+            << world << " ranks, " << choice.strategy << " " << choice.shard_size << ", wrap " << choice.wrap
+            << ", reduce " << reduce;
       }
     }
   }

@@ -206,6 +206,18 @@ void all_reduce_follows_the_tree_and_the_operation(ConformanceRank& at) {
       world.communicator->all_reduce({.data = data.data(), .count = count}, world.stream).synchronize();
       EXPECT_EQ(wrong_tree_sums(world.size, data.span(), 0, 0), 0U) << count << " fp32";
     }
+    // Several buffers in one call.
+    for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{40'001}}) {
+      auto first = world.guarded<float>(placing, 1'003);
+      auto second = world.guarded<float>(placing, count);
+      for (std::size_t i = 0; i < first.size(); ++i) first[i] = ragged(world.rank, i);
+      for (std::size_t i = 0; i < count; ++i) second[i] = ragged(world.rank, i);
+      world.communicator
+          ->all_reduce({.data = first.data(), .count = first.size(), .more = {{second.data(), count}}}, world.stream)
+          .synchronize();
+      EXPECT_EQ(wrong_tree_sums(world.size, first.span(), 0, 0), 0U) << "the first of two";
+      EXPECT_EQ(wrong_tree_sums(world.size, second.span(), 0, 0), 0U) << count << " fp32, the second of two";
+    }
     check_integer_all_reduce<std::int64_t>(world, DType::kInt64, 22, placing);
     check_integer_all_reduce<std::int64_t>(world, DType::kInt64, 40'001, placing);
     check_integer_all_reduce<std::int32_t>(world, DType::kInt32, 4'097, placing);
