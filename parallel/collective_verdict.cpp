@@ -11,6 +11,7 @@
 
 #include "parallel/collective_members.h"
 #include "runtime/base/error.h"
+#include "runtime/base/rank_text.h"
 
 namespace tessera {
 namespace {

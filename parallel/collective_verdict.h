@@ -129,7 +129,4 @@ inline constexpr std::size_t kMaxVerdictLine = 300;
 // first. Missing or stalled: from ranks that wait to those they wait for, until one that waits for nobody.
 Verdict judge(const Evidence& evidence, const JudgeOptions& options = {});
 
-// "rank 1", "ranks 0, 2, 3", "ranks 0–2046, 2048".
-std::string text_of_ranks(const std::vector<int>& ranks);
-
 }  // namespace tessera

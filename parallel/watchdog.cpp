@@ -23,6 +23,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rank_text.h"
 
 namespace tessera {
 namespace {

@@ -14,6 +14,7 @@ namespace tessera {
 //   gather:  all_gathers; buys overlap of the next unit's parameters with the current unit's products.
 //   reduce:  reduce_scatters; buys overlap of a unit's gradient sum with the backward of the units before it.
 enum class StreamId : std::uint8_t { kCompute, kGather, kReduce, kPipe };
+inline constexpr int kNumStreams = 4;
 std::string_view name_of(StreamId stream);
 
 enum class OpCode : std::uint8_t {

@@ -1,4 +1,4 @@
-// The small value types: error, dtype, shape, clock.
+// The small value types: error, dtype, shape, clock, lists of ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
+#include "runtime/base/rank_text.h"
 #include "runtime/base/shape.h"
 
 namespace tessera {
@@ -90,6 +91,13 @@ TEST(Clock, MonotonicTimeNeverGoesBackAndUnixTimeIsOfThisCentury) {
   EXPECT_NEAR(monotonic_seconds(), static_cast<double>(second) * 1e-9, 5.0);
   EXPECT_GT(unix_seconds(), 1.6e9);
   EXPECT_LT(unix_seconds(), 4.2e9);
+}
+
+TEST(RankText, RanksAreListedInRanges) {
+  EXPECT_EQ(text_of_ranks({3}), "rank 3");
+  EXPECT_EQ(text_of_ranks({3, 2, 0}), "ranks 0, 2, 3");
+  EXPECT_EQ(text_of_ranks({0, 1, 2, 4}), "ranks 0–2, 4");
+  EXPECT_EQ(text_of_ranks({0, 2, 4, 6, 8, 10, 12}), "ranks 0, 2, 4, 6, 8, … (7 ranks)");
 }
 
 }  // namespace

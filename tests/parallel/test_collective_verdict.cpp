@@ -582,13 +582,6 @@ TEST(Verdict, ALineIsShortWhateverTheNames) {
   EXPECT_EQ(judge(run.evidence).line().find('\n'), std::string::npos);
 }
 
-TEST(Verdict, RanksAreListedInRanges) {
-  EXPECT_EQ(text_of_ranks({3}), "rank 3");
-  EXPECT_EQ(text_of_ranks({3, 2, 0}), "ranks 0, 2, 3");
-  EXPECT_EQ(text_of_ranks({0, 1, 2, 4}), "ranks 0–2, 4");
-  EXPECT_EQ(text_of_ranks({0, 2, 4, 6, 8, 10, 12}), "ranks 0, 2, 4, 6, 8, … (7 ranks)");
-}
-
 TEST(Evidence, KnowsWhichProcessesLive) {
   EXPECT_EQ(probe(LogOwner::this_process()), Liveness::kRunning);
   LogOwner other = LogOwner::this_process();
