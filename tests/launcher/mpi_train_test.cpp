@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -255,6 +257,43 @@ TEST_F(MpiTrain, EndsFiftyTimesInARow) {  // D9: teardown cannot hang
     ASSERT_EQ(without_warnings(result.err), "") << "run " << i;
     std::filesystem::remove_all(directory / "again");
   }
+}
+
+// Two groups of two ranks, a host each. Full copies of the parameters stay within a host; what crosses is one all_reduce of a unit's gradient
+// shard, and the agreements of a few words.
+TEST_F(MpiTrain, HybridOnTwoHostsKeepsTheBitsAndSendsOnlyGradientsAcross) {
+  write_job(4, "collectives: {backend: auto}\n");
+  const std::string two_hosts = TESSERA_SOURCE_DIR "/tests/support/two_hosts.sh --per-host 2 mpirun --quiet -n 4 ";
+  const std::string hash = " --set run.hash_every=1 ";
+  const CommandResult result =
+      run(two_hosts + kTessera + "train job.yaml --run-dir hybrid --set fsdp.strategy=hybrid_shard" + hash);
+  if (result.exit_code == 77) GTEST_SKIP() << result.out;
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("dp 4 (2 × shard 2) × pp 1 × tp 1"), std::string::npos) << result.out;
+  ASSERT_EQ(train(2, "--run-dir full" + hash).exit_code, 0);
+  const auto numbers = [&](const std::string& run) {
+    std::istringstream text(contents(run + "/metrics.jsonl"));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return test::promised_numbers(lines);
+  };
+  EXPECT_EQ(numbers("hybrid"), numbers("full"));
+
+  const std::set<std::string> units = {"root", "block.0", "block.1"};
+  std::map<std::string, int> crossing;  // "all_reduce backward of a unit" …, calls of rank 3
+  const RankLog log = read_collective_log(directory / "hybrid/collectives/rank-00003.log");
+  for (const LoggedCall& call : log.calls) {
+    const std::string& group = log.communicators[static_cast<std::size_t>(call.communicator)].group;
+    const bool tensor = units.count(std::string(call.identity.what_view())) > 0;
+    if (group == "shard:1") continue;  // within the host
+    EXPECT_TRUE(group == "world" || group == "replica:1") << group;
+    EXPECT_EQ(tensor, group == "replica:1") << describe(call.identity);
+    if (tensor) ++crossing[fmt::format("{} {}", name_of(call.identity.op), call.identity.phase)];
+    if (!tensor) {
+      EXPECT_LT(call.identity.num_elements, 400U) << describe(call.identity);
+    }
+  }
+  EXPECT_EQ(crossing, (std::map<std::string, int>{{"all_reduce backward", 4 * 3}})) << "steps × units";
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 # Change the cluster, keep the bits: trains one model in many layouts, as processes, and compares every loss, gradient norm and state_hash
 # line with those of one rank. Prints a line per layout; exits 1 at the end where one differed.
 #
-#   promise.sh TESSERA MPIRUN MODEL(t|w) STEPS LAYOUT…        LAYOUT: ranks:threads:wrap:backend[:hosts2]
+#   promise.sh TESSERA MPIRUN MODEL(t|w) STEPS LAYOUT…        LAYOUT: ranks:threads:wrap:backend[:hosts2][:STRATEGY[=SHARD_SIZE]]
 #   promise.sh TESSERA MPIRUN t 20 all                        every layout of 1, 2, 4 ranks × 1, 2 threads × block, root × shm, mpi, two hosts
+#   promise.sh TESSERA MPIRUN t 20 strategies                 the other strategies on 2, 4 ranks × block, root × shm, mpi, two hosts
 set -uo pipefail
-[[ $# -ge 5 ]] || { sed -n '5,6p' "$0" >&2; exit 2; }
+[[ $# -ge 5 ]] || { sed -n '5,7p' "$0" >&2; exit 2; }
 tessera=$1 mpirun=$2 model=$3 steps=$4
 shift 4
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -42,9 +43,24 @@ if [[ $1 == all ]]; then
   done; done; done
 fi
 
-run() {  # directory ranks threads wrap backend hosts
+if [[ $1 == strategies ]]; then
+  set --
+  for ranks in 2 4; do for wrap in block root; do for strategy in shard_grad_op hybrid_shard hybrid_shard=1 hybrid_shard=2 no_shard; do
+    set -- "$@" "$ranks:1:$wrap:shm:$strategy" "$ranks:1:$wrap:mpi:$strategy" "$ranks:1:$wrap:auto:hosts2:$strategy"
+  done; done; done
+fi
+
+run() {  # directory ranks threads wrap backend [hosts2] [strategy[=shard_size]]
   local job=("$tessera" train "$scratch/job.yaml" --run-dir "$1" --set "device.threads=$3" --set "fsdp.wrap=$4" --set "collectives.backend=$5")
-  if [[ ${6:-} == hosts2 ]]; then
+  local word hosts=
+  for word in "${@:6}"; do
+    case $word in
+      hosts2) hosts=2 ;;
+      *=*) job+=(--set "fsdp.strategy=${word%=*}" --set "fsdp.shard_size=${word#*=}") ;;
+      *) job+=(--set "fsdp.strategy=$word") ;;
+    esac
+  done
+  if [[ $hosts == 2 ]]; then
     "$here/../support/two_hosts.sh" --per-host "$(($2 / 2))" "$mpirun" --quiet --oversubscribe -n "$2" "${job[@]}"
   else
     "$mpirun" --quiet --oversubscribe --bind-to none -n "$2" "${job[@]}"
@@ -57,8 +73,8 @@ numbers "$scratch/reference" > "$scratch/expected"
 echo "model $model, $steps steps, 1 rank: $(tail -n 1 "$scratch/expected")"
 failed=0 passed=0 skipped=0
 for layout in "$@"; do
-  IFS=: read -r ranks threads wrap backend hosts <<< "$layout"
-  run "$scratch/run" "$ranks" "$threads" "$wrap" "$backend" "$hosts" > "$scratch/out" 2>&1
+  IFS=: read -r -a parts <<< "$layout"
+  run "$scratch/run" "${parts[@]}" > "$scratch/out" 2>&1
   status=$?
   if [[ $status -eq 77 ]]; then
     echo "skip  $layout: $(tail -n 1 "$scratch/out")"; skipped=$((skipped + 1))

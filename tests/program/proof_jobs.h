@@ -33,16 +33,6 @@ inline std::vector<ProofGroup> groups_of(const MeshShape& mesh) {
   return groups;
 }
 
-// Neighbours share shards, and ranks that hold equal shards share a replica group.
-inline std::vector<ProofGroup> hybrid_groups(int num_ranks, int shard_size) {
-  std::vector<ProofGroup> groups{{"world", iota(num_ranks)}};
-  for (int i = 0; i < num_ranks / shard_size; ++i)
-    groups.push_back({fmt::format("shard:{}", i), iota(shard_size, i * shard_size)});
-  for (int i = 0; i < shard_size; ++i)
-    groups.push_back({fmt::format("replica:{}", i), iota(num_ranks / shard_size, i, shard_size)});
-  return groups;
-}
-
 // The instruction at `from` moves to `to`, which is earlier; waits follow.
 inline StepProgram move_earlier(StepProgram program, int from, int to) {
   auto& list = program.instructions;

@@ -28,16 +28,28 @@ TEST(Proof, TrainingProgramsOfAnyNumberOfRanksAreProven) {
 TEST(Proof, EveryPolicyOfTheBuilderIsProven) {
   for (const BackwardPrefetch prefetch : {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
     for (const int depth : {0, 1, 3}) {
-      for (const bool reshard : {false, true}) {
-        const StepProgram program = training(6, {.num_micro_batches = 4,
-                                                 .micro_batches_per_lane = 2,
-                                                 .backward_prefetch = prefetch,
-                                                 .forward_prefetch_depth = depth,
-                                                 .reshard_after_forward = reshard});
-        EXPECT_TRUE(prove({{ProgramClass{&program, {0, 1}}}}, groups_of({.dp = 2})).ok());
+      for (const FullParameters life : {FullParameters::kSegment, FullParameters::kMicroBatch, FullParameters::kStep}) {
+        for (const bool every : {false, true}) {
+          const StepProgram program = training(6, {.num_micro_batches = 4,
+                                                   .micro_batches_per_lane = 2,
+                                                   .backward_prefetch = prefetch,
+                                                   .forward_prefetch_depth = depth,
+                                                   .full_parameters = life,
+                                                   .reduce_every_micro_batch = every,
+                                                   .shard_group = "shard:0",
+                                                   .replica_group = "replica:0"});
+          EXPECT_TRUE(prove({{ProgramClass{&program, test::iota(6)}}}, groups_of({.dp = 6, .shard_size = 2})).ok());
+        }
       }
     }
   }
+}
+
+TEST(Proof, AProgramThatGathersNothingIsProven) {
+  const StepProgram program =
+      training(2, {.full_parameters = FullParameters::kAlways, .shard_group = "", .replica_group = "dp:0"});
+  EXPECT_EQ(prove({{ProgramClass{&program, test::iota(4)}}}, groups_of({.dp = 4})).text,
+            "4 ranks match; no deadlock (1 class, 3 communicators, 5 calls)");
 }
 
 TEST(Proof, EvaluationProgramsAreProven) {
@@ -58,30 +70,25 @@ TEST(Proof, ARankCallsOnItsOwnGroupOfTheAxisThatItsProgramNames) {
   EXPECT_EQ(result.num_calls, 18);
 }
 
-StepProgram with_hybrid_groups(StepProgram program, const std::string& replica = "replica:0") {
-  for (Instruction& i : program.instructions) {
-    if (i.op == OpCode::kUnshard) i.group = "shard:0";
-    if (i.op == OpCode::kReduce) i.group = replica;
-  }
-  return program;
-}
-
-// 2 shard groups gather 5 times, 4 replica groups reduce 3 times, the world agrees twice.
+// 2 shard groups gather 5 times and scatter 3 times, 4 replica groups add 3 times, the world agrees twice.
 TEST(Proof, ShardAndReplicaGroupsAreProven) {
-  const StepProgram program = with_hybrid_groups(training(2));
-  EXPECT_EQ(prove({{ProgramClass{&program, test::iota(8)}}}, test::hybrid_groups(8, 4)).text,
-            "8 ranks match; no deadlock (1 class, 8 communicators, 24 calls)");
+  const StepProgram program = training(2, {.shard_group = "shard:0", .replica_group = "replica:0"});
+  EXPECT_EQ(prove({{ProgramClass{&program, test::iota(8)}}}, groups_of({.dp = 8, .shard_size = 4})).text,
+            "8 ranks match; no deadlock (1 class, 10 communicators, 30 calls)");
 }
 
-// The step of a large job: 64 × (65 + 64) all_gathers in each of 512 shard groups, 65 reduce_scatters in each of 8 replica
-// groups. (The time limit of the test guards what it costs.)
+// The step of a large job: 64 × (65 + 64) all_gathers and 65 reduce_scatters in each of 512 shard groups, 65 all_reduces in each of 8 replica
+// groups, 2 agreements. (The time limit of the test guards what it costs.)
 TEST(Proof, ThousandsOfRanksWithLongProgramsAreProven) {
-  const StepProgram program = with_hybrid_groups(training(64, {.num_micro_batches = 64, .micro_batches_per_lane = 64}));
-  const StepProgram neighbours = with_hybrid_groups(program, "replica:1");
+  ScheduleOptions options{
+      .num_micro_batches = 64, .micro_batches_per_lane = 64, .shard_group = "shard:0", .replica_group = "replica:0"};
+  const StepProgram program = training(64, options);
+  options.replica_group = "replica:1";
+  const StepProgram neighbours = training(64, options);
   const ProofResult result =
       prove({{ProgramClass{&program, test::iota(2048, 0, 2)}, ProgramClass{&neighbours, test::iota(2048, 1, 2)}}},
-            test::hybrid_groups(4096, 8));
-  EXPECT_EQ(result.text, "4096 ranks match; no deadlock (2 classes, 522 communicators, 4227594 calls)");
+            groups_of({.dp = 4096, .shard_size = 8}));
+  EXPECT_EQ(result.text, "4096 ranks match; no deadlock (2 classes, 1034 communicators, 4260874 calls)");
 }
 
 // What the message of the InternalError is, after "proof: ".
