@@ -49,14 +49,10 @@ Chaos::Chaos(const std::vector<ChaosFault>& faults, int world_rank, const std::s
 void Chaos::prepare(const StepProgram& program, const std::vector<std::int64_t>& shard_sizes) {
   program_ = &program;
   rehearsal_ = add_rehearsal_broadcast(program);
-  swapped_ = swap_unshards(program, shard_sizes);
-  swapped_rehearsal_ = swap_unshards(*rehearsal_, shard_sizes);
-  for (std::size_t k = 0; k < size(); ++k) {
-    if (fault(k).fault == "swap_collectives" && !swapped_) {
-      throw ConfigError(fmt::format("chaos[{}].fault: swap_collectives needs two units of equal size in a row", k),
-                        "fsdp.wrap: block, and two layers or more");
-    }
-  }
+  const auto& faults = markers_.faults();
+  if (std::ranges::none_of(faults, [](const ChaosFault& f) { return f.fault == "swap_collectives"; })) return;
+  swapped_ = require_swap(program, shard_sizes);
+  swapped_rehearsal_ = require_swap(*rehearsal_, shard_sizes);
 }
 
 void Chaos::open() {

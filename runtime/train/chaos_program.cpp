@@ -1,5 +1,7 @@
 #include "runtime/train/chaos_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "runtime/base/error.h"
@@ -49,6 +51,27 @@ std::optional<SwappedProgram> swap_unshards(const StepProgram& program, const st
     before = n;
   }
   return std::nullopt;
+}
+
+SwappedProgram require_swap(const StepProgram& program, const std::vector<std::int64_t>& shard_sizes) {
+  if (auto swapped = swap_unshards(program, shard_sizes)) return *std::move(swapped);
+  throw ConfigError("chaos: swap_collectives needs two units of equal size that are gathered in a row",
+                    "fsdp.wrap: block, two layers or more, and a strategy that gathers");
+}
+
+StepProgram leave_out_collective(StepProgram program, std::string_view op) {
+  auto& list = program.instructions;
+  const auto at = std::ranges::find_if(list, [&](const Instruction& i) {
+    return !collective_of(i.op).empty() && (op.empty() || collective_of(i.op) == op);
+  });
+  if (at == list.end()) throw ConfigError(fmt::format("chaos: a step makes no {}", op));
+  const int gone = static_cast<int>(at - list.begin());
+  list.erase(at);
+  for (Instruction& i : list) {
+    std::erase(i.waits, gone);
+    for (int& wait : i.waits) wait -= wait > gone ? 1 : 0;
+  }
+  return program;
 }
 
 StepProgram add_rehearsal_broadcast(const StepProgram& program) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "runtime/program/step_program.h"
@@ -16,6 +17,12 @@ struct SwappedProgram {
   int unit = -1;  // whose unshard comes too early
 };
 std::optional<SwappedProgram> swap_unshards(const StepProgram& program, const std::vector<std::int64_t>& shard_sizes);
+
+// The same; ConfigError where no such pair is.
+SwappedProgram require_swap(const StepProgram& program, const std::vector<std::int64_t>& shard_sizes);
+
+// The program without its first collective of that name ("": of any), which must be there: whoever waited for it no longer does.
+StepProgram leave_out_collective(StepProgram program, std::string_view op);
 
 // One broadcast more, which nobody reads, before the step's last agreement.
 StepProgram add_rehearsal_broadcast(const StepProgram& program);

@@ -21,6 +21,7 @@
 #include "runtime/train/executor.h"
 #include "runtime/train/numerics.h"
 #include "runtime/train/plan.h"
+#include "runtime/train/plan_proof.h"
 #include "runtime/train/program_check.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/run_directory.h"
@@ -295,6 +296,10 @@ class Trainer {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
+    for (const StepProgram* program : {&plan_.program, &plan_.evaluation_program}) {
+      const ProofResult proof = prove_program(plan_, *program);
+      require(proof.ok(), fmt::format("{}: {}", proof.text, fmt::join(proof.counterexample, "; ")));
+    }
     const std::int64_t limit = memory_limit_bytes(config_.device);
     if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
     allocator.set_limit(static_cast<std::size_t>(limit));

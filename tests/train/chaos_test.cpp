@@ -237,7 +237,7 @@ TEST_F(ChaosTest, ASwapNeedsTwoUnitsOfEqualSize) {
   JobConfig config = job({kSwap});
   config.fsdp.wrap = "root";
   for (const std::string& line : errors(config)) {
-    EXPECT_TRUE(has(line, "2 chaos[0].fault: swap_collectives needs two units of equal size in a row"));
+    EXPECT_TRUE(has(line, "2 chaos: swap_collectives needs two units of equal size that are gathered in a row"));
   }
 }
 
