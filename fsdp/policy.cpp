@@ -70,6 +70,21 @@ std::vector<std::vector<int>> replica_sets(const FsdpConfig& config, const MeshS
   return sets;
 }
 
+ReplicatedSum sum_of_replicas(std::span<const std::uint64_t> parts, const std::vector<std::vector<int>>& sets) {
+  ReplicatedSum out;
+  for (const std::vector<int>& set : sets) {
+    const std::uint64_t part = parts[static_cast<std::size_t>(set.front())];
+    for (const int rank : set) {
+      if (out.first < 0 && parts[static_cast<std::size_t>(rank)] != part) {
+        out.first = set.front();
+        out.other = rank;
+      }
+    }
+    out.sum += part;
+  }
+  return out;
+}
+
 MeshShape make_mesh(const FsdpConfig& config, const ResolvedBatch& batch, std::int64_t ranks_per_host) {
   MeshShape mesh{.dp = static_cast<int>(batch.dp), .pp = static_cast<int>(batch.pp), .tp = static_cast<int>(batch.tp)};
   if (config.strategy != "hybrid_shard") return mesh;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,13 @@ ShardGroups shard_groups(const FsdpConfig& config, const MeshShape& mesh, int lo
 
 // Logical ranks that hold the same shards, by set, ascending; a rank whose shards nobody else holds is a set of its own.
 std::vector<std::vector<int>> replica_sets(const FsdpConfig& config, const MeshShape& mesh);
+
+// The sum of the ranks' parts of a hash (by logical rank), of each set the first one's; and the first two of a set whose parts differ, -1: none do.
+struct ReplicatedSum {
+  std::uint64_t sum = 0;
+  int first = -1, other = -1;
+};
+ReplicatedSum sum_of_replicas(std::span<const std::uint64_t> parts, const std::vector<std::vector<int>>& sets);
 
 // The mesh with its shard groups. ranks_per_host: dp neighbours on each host, where `fsdp.shard_size: host` needs it; 0: hosts hold different
 // numbers of them. ConfigError where shard groups do not divide dp, or are no subtrees of the sum over lanes.

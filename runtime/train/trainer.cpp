@@ -372,24 +372,16 @@ class Trainer {
                      .tag = {.what = "state_hash", .phase = "hash"}},
                     reduce_.view())
         .synchronize();
-    std::uint64_t sum = 0;
-    for (const std::vector<int>& set : replica_sets(config_.fsdp, context_.mesh)) {
-      const std::uint64_t first = parts[static_cast<std::size_t>(set.front())];
-      for (const int replica : set) {
-        if (parts[static_cast<std::size_t>(replica)] != first) refuse_replicas(set.front(), replica);
-      }
-      sum += first;
+    const ReplicatedSum total = sum_of_replicas(parts, replica_sets(config_.fsdp, context_.mesh));
+    if (total.first >= 0) {
+      throw AgreedError(ExitCode::kCollective, 0,
+                        fmt::format("replicas: ranks {} and {} hold the same shards, and their parameters or moments "
+                                    "differ; hint: one of them "
+                                    "computes or adds wrongly",
+                                    context_.placement.world_of_logical(total.first),
+                                    context_.placement.world_of_logical(total.other)));
     }
-    return hex64(sum);
-  }
-
-  [[noreturn]] void refuse_replicas(int first, int other) const {
-    throw AgreedError(
-        ExitCode::kCollective, 0,
-        fmt::format(
-            "replicas: ranks {} and {} hold the same shards, and their parameters or moments differ; hint: one of them "
-            "computes or adds wrongly",
-            context_.placement.world_of_logical(first), context_.placement.world_of_logical(other)));
+    return hex64(total.sum);
   }
 
   ExitCode loop() {

@@ -65,11 +65,13 @@ TEST(Policy, RefusesGroupsThatDoNotDivideDpOrAreNoNodesOfTheTree) {
   EXPECT_EQ(refusal("16", 8, 8), "fsdp.shard_size: 16 does not divide dp 8");
   EXPECT_EQ(refusal("3", 6, 6),
             "fsdp.shard_size: 3 is neither a power of two nor dp 6, so its sums would be in another order");
-  EXPECT_EQ(refusal("host", 6, 3),
-            "fsdp.shard_size: host (3 ranks) is neither a power of two nor dp 6, so its sums would be in another order");
-  EXPECT_EQ(refusal("host", 4, 0),
-            "fsdp.shard_size: host needs equally many neighbours of dp on every host; hint: place ranks host by host, or "
-            "set a number");
+  EXPECT_EQ(
+      refusal("host", 6, 3),
+      "fsdp.shard_size: host (3 ranks) is neither a power of two nor dp 6, so its sums would be in another order");
+  EXPECT_EQ(
+      refusal("host", 4, 0),
+      "fsdp.shard_size: host needs equally many neighbours of dp on every host; hint: place ranks host by host, or "
+      "set a number");
   EXPECT_EQ(refusal("3", 3, 3), "");
 }
 
@@ -78,6 +80,16 @@ TEST(Policy, ReplicaSetsAreTheRanksThatHoldTheSame) {
   EXPECT_EQ(replica_sets({.strategy = "hybrid_shard", .shard_size = "2"}, mesh), (Sets{{0, 2}, {1, 3}}));
   EXPECT_EQ(replica_sets({.strategy = "no_shard"}, {.dp = 4}), (Sets{{0, 1, 2, 3}}));
   EXPECT_EQ(replica_sets({}, {.dp = 3}), (Sets{{0}, {1}, {2}}));
+}
+
+TEST(Policy, OfReplicasOneCountsAndOneThatDiffersIsNamed) {
+  const Sets sets = {{0, 2}, {1, 3}};
+  const std::vector<std::uint64_t> equal = {5, 7, 5, 7};
+  EXPECT_EQ(sum_of_replicas(equal, sets).sum, 12U);
+  EXPECT_EQ(sum_of_replicas(equal, sets).first, -1);
+  const std::vector<std::uint64_t> other = {5, 7, 5, 8};
+  EXPECT_EQ(sum_of_replicas(other, sets).first, 1);
+  EXPECT_EQ(sum_of_replicas(other, sets).other, 3);
 }
 
 }  // namespace
