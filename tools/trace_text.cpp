@@ -37,8 +37,8 @@ std::string communication_cells(const Mean& mean, const CommunicationTimes& time
                      mean.milliseconds(times.waiting_ns()), mean.milliseconds(times.moving_ns));
 }
 std::string communication_head() {
-  return fmt::format("{:>13} {:>10} {:>6} {:>9} {:>9} {:>9}", "communication", "overlapped", "", "exposed", "for peers",
-                     "moving");
+  return fmt::format("{:>13} {:>10} {:>6} {:>9} {:>9} {:>9}", "communication", "overlapped", "share", "exposed",
+                     "for peers", "moving");
 }
 
 std::string time_row(const std::string& label, const Mean& mean) {
