@@ -88,6 +88,12 @@ std::string steps_text(const TraceReport& report) {
                            : fmt::format("steps {}–{}", *steps.begin(), *steps.rbegin());
 }
 
+std::string ranks_text(const TraceReport& report, const TraceSelection& selection) {
+  const int world_size = report.ranks.front().header.world_size;
+  return selection.rank >= 0 ? fmt::format("rank {} of {}", selection.rank, world_size)
+                             : fmt::format("{} of {} ranks", report.ranks.size(), world_size);
+}
+
 std::string clocks_text(const TraceReport& report) {
   std::int64_t most = 0;
   for (const TraceReport::Rank& rank : report.ranks) most = std::max(most, rank.header.clock.uncertainty_ns);
@@ -112,9 +118,8 @@ std::string to_text(const TraceReport& report, const TraceSelection& selection) 
   for (const TraceReport::Rank& rank : report.ranks) {
     for (const StepTimes& step : rank.steps) all.add(step);
   }
-  const int world_size = report.ranks.front().header.world_size;
-  std::string text = fmt::format("{}, {} of {} ranks; milliseconds, mean per step; {}\n\n", steps_text(report),
-                                 report.ranks.size(), world_size, clocks_text(report));
+  std::string text = fmt::format("{}, {}; milliseconds, mean per step; {}\n\n", steps_text(report),
+                                 ranks_text(report, selection), clocks_text(report));
   text += time_table(report, selection, all) + "\n" + kind_table(all) + "\n" + gaps_text(report);
   text +=
       "communication: a collective runs; of it, overlapped: while the same rank computes, exposed: the rest; for "

@@ -33,8 +33,17 @@ TraceClass first_class_of(OpCode op) {
     case OpCode::kReshard:
     case OpCode::kReduce:
     case OpCode::kRehearseBroadcast: return TraceClass::kHost;
-    default: return TraceClass::kCompute;
+    case OpCode::kForward:
+    case OpCode::kBackward:
+    case OpCode::kOpenGradient:
+    case OpCode::kMergeLanes:
+    case OpCode::kAgreeNorm:  // the sum of squares
+    case OpCode::kUpdate:
+    case OpCode::kForwardOnly:
+    case OpCode::kEvaluateHead:
+    case OpCode::kLogits: return TraceClass::kCompute;
   }
+  throw InternalError("an instruction has a class");
 }
 
 // The decision that an instruction waits for, where it does something else as well or is no wait by name.

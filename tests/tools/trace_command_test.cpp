@@ -128,6 +128,7 @@ TEST_F(TraceCommand, ShowsOneStepOrOneRank) {
   write(0);
   write(1);
   const std::string of_rank = trace({"--rank", "1"}).out;
+  EXPECT_TRUE(of_rank.starts_with("steps 5–6, rank 1 of 2;")) << of_rank;
   EXPECT_FALSE(row(of_rank, "step 5").empty());
   EXPECT_FALSE(row(of_rank, "step 6").empty());
   EXPECT_TRUE(row(of_rank, "rank 0").empty());
