@@ -152,9 +152,13 @@ void ShardedUnit::reduce_replicas(Communicator& group, StreamView compute, Strea
   reduce_work_ = group.all_reduce(options, reduce_stream);
 }
 
-void ShardedUnit::wait_reduce(StreamView compute, bool accumulate) {
+void ShardedUnit::wait_reduce(StreamView compute) {
   gradient_state_ = next(gradient_state_, GradientEvent::kWaitReduce, name());
   reduce_work_.wait(compute);
+}
+
+void ShardedUnit::finish_reduce(StreamView compute, bool accumulate) {
+  require(gradient_state_ == GradientState::kReduced && !partials_.empty(), "a gradient was waited for");
   if (gradient_shard_) gradient_shard_.record_use(compute);
   if (lookup_shard_) lookup_shard_.record_use(compute);
   Partial partial = std::move(partials_.front());

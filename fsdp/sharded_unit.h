@@ -48,9 +48,11 @@ class ShardedUnit {
   // Starts the all_reduce of the gradient shard over the ranks that hold the same one: after the reduce_scatter, or, where nothing is scattered,
   // of the one full gradient left.
   void reduce_replicas(Communicator& group, StreamView compute, StreamView reduce_stream, const CollectiveTag& tag);
-  // Orders compute after both, drops the full gradient and adds the two parts of a tied matrix. accumulate: then adds the result to the shard that
-  // was reduced before.
-  void wait_reduce(StreamView compute, bool accumulate);
+  // Orders compute after both.
+  void wait_reduce(StreamView compute);
+  // After that: drops the full gradient and adds the two parts of a tied matrix. accumulate: then adds the result to the shard that was reduced
+  // before.
+  void finish_reduce(StreamView compute, bool accumulate);
   std::span<float> gradient_shard() const;  // only while reduced
   void drop_gradient();
   GradientState gradient_state() const { return gradient_state_; }

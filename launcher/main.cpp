@@ -12,6 +12,7 @@
 #include "tools/inspect_command.h"
 #include "tools/launch_command.h"
 #include "tools/plan_command.h"
+#include "tools/trace_command.h"
 #include "tools/train_command.h"
 
 int main(int argc, char** argv) {
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   tessera::add_launch_command(app, exit_code);
   tessera::add_plan_command(app, exit_code);
   tessera::add_inspect_command(app, exit_code);
+  tessera::add_trace_command(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
   tessera::add_bench_commands(app, exit_code);

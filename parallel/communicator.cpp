@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/transfer.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -96,6 +97,8 @@ Communicator::Call Communicator::enter(const CollectiveIdentity& identity, std::
   ++num_calls_;
   Call call;
   call.identity = identity;
+  call.timed = hooks_.recorder != nullptr && hooks_.recorder->wants_calls();
+  if (call.timed) call.enqueued_ns = monotonic_ns();
   if (hooks_.fingerprint == FingerprintLevel::kOff) return call;
   call.recorded = true;
   call.fingerprint = fingerprint_of(group_hash_, identity);
@@ -113,10 +116,23 @@ Work Communicator::dispatch(const Call& call, StreamView stream, Body body) {
     current_ = call;
     waited_ns_ = 0;
     if (call.log != nullptr) call.log->started(call.record);
+    const std::int64_t started_ns = call.timed ? monotonic_ns() : 0;
     body();
+    if (call.timed) tell_recorder(started_ns);
     if (call.log != nullptr) call.log->finished(call.record, waited_ns_);
   });
   return Work(stream.record());
+}
+
+void Communicator::tell_recorder(std::int64_t started_ns) const {
+  hooks_.recorder->on_finished({.group = name_,
+                                .channel = hooks_.channel,
+                                .group_size = size(),
+                                .identity = current_.identity,
+                                .enqueued_ns = current_.enqueued_ns,
+                                .started_ns = started_ns,
+                                .finished_ns = monotonic_ns(),
+                                .waited_ns = waited_ns_});
 }
 
 std::string Communicator::explanation() const {

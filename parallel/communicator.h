@@ -50,6 +50,25 @@ class CollectiveObserver {
   virtual void on_call(const CollectiveCall& call) = 0;
 };
 
+// One call that is done, as its stream's thread saw it. Times: CLOCK_MONOTONIC, ns; waited: of the time from started to
+// finished, what was spent waiting for peers.
+struct TimedCall {
+  std::string_view group, channel;
+  int group_size = 1;
+  const CollectiveIdentity& identity;
+  std::int64_t enqueued_ns = 0, started_ns = 0, finished_ns = 0, waited_ns = 0;
+};
+
+// Sees calls after they ended well, with their times.
+class CallRecorder {
+ public:
+  virtual ~CallRecorder() = default;
+  // Asked when a call is made, on the host thread: whether it will want to see this one. No clock is read for others.
+  virtual bool wants_calls() const = 0;
+  // On the thread of the call's stream, before anybody who waits for the call goes on.
+  virtual void on_finished(const TimedCall& call) = 0;
+};
+
 // When members find out that they made different calls.
 enum class FingerprintLevel : std::uint8_t {
   kOff,     // never
@@ -72,6 +91,7 @@ struct CommunicatorHooks {
   FingerprintLevel fingerprint = FingerprintLevel::kStrict;
   std::shared_ptr<CollectiveObserver> observer;
   std::shared_ptr<CallFaults> faults;
+  std::shared_ptr<CallRecorder> recorder;  // at every level of fingerprint
   // One line on the state of the whole run, for the error of a rank that waited too long or found a broken history; may be empty.
   std::function<std::string()> explain;
 };
@@ -203,6 +223,8 @@ class Communicator {
     bool recorded = false;          // its identity is worth showing to the others
     CollectiveLog* log = nullptr;
     CollectiveLog::Handle record;
+    bool timed = false;  // for hooks_.recorder
+    std::int64_t enqueued_ns = 0;
   };
   const Call& current_call() const { return current_; }
   // Whether members must compare the current call before they use each other's data.
@@ -216,7 +238,7 @@ class Communicator {
   [[noreturn]] void stall(const std::vector<int>& members, double seconds) const;
   // Time that the current call spent waiting for peers.
   void add_waited(std::int64_t ns) { waited_ns_ += ns; }
-  bool times_waits() const { return current_.log != nullptr; }
+  bool times_waits() const { return current_.log != nullptr || current_.timed; }
 
  private:
   // Makes the call, as chaos would have it where there is any.
@@ -238,6 +260,8 @@ class Communicator {
   // Queues `body` as the given call. The communicator must outlive the stream's queue.
   template <typename Body>
   Work dispatch(const Call& call, StreamView stream, Body body);
+  // On the stream's thread, for calls that are timed.
+  void tell_recorder(std::int64_t started_ns) const;
   std::string explanation() const;
 
   Group group_;

@@ -2,6 +2,11 @@
 
 #include <chrono>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "runtime/base/hash.h"
 
 namespace tessera {
 
@@ -13,6 +18,16 @@ std::int64_t monotonic_ns() {
 
 double monotonic_seconds() {
   return static_cast<double>(monotonic_ns()) * 1e-9;
+}
+
+std::uint64_t clock_domain() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  if (!(file >> boot_id)) return 0;
+  // A time namespace shifts the clock. A kernel without them has no such link, and no shift.
+  std::error_code ignored;
+  const std::string time_namespace = std::filesystem::read_symlink("/proc/self/ns/time", ignored).string();
+  return hash_string(boot_id + " " + time_namespace);
 }
 
 double unix_seconds() {

@@ -100,6 +100,12 @@ Json list_of(Json items, std::int64_t at_least = 0) {
   return json;
 }
 
+Json pair_of(Json items) {
+  Json json = list_of(std::move(items), 2);
+  json["maxItems"] = 2;
+  return json;
+}
+
 Json text_schema() {
   return object({{"type", "string"}, {"minLength", 1}});
 }
@@ -116,15 +122,12 @@ Json value_schema(const KeyRow& row) {
     case KeyKind::kByteSize:
       return any_of(object({{"type", "integer"}, {"minimum", 1}}),
                     object({{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?( ?(KiB|MiB|GiB|TiB))?$"}}));
-    case KeyKind::kNumbers: {
-      json = list_of(number_schema(row, "number"), 2);
-      json["maxItems"] = 2;
-      return json;
-    }
+    case KeyKind::kNumbers: return pair_of(number_schema(row, "number"));
     case KeyKind::kTexts: return list_of(text_schema());
     case KeyKind::kSources: return list_of(any_of(text_schema(), item_schema("data.train[]")), 1);
     case KeyKind::kGroups: return list_of(item_schema("optimizer.groups[]"));
     case KeyKind::kFaults: return list_of(item_schema("chaos[]"));
+    case KeyKind::kSteps: return pair_of(number_schema(row, "integer"));
     case KeyKind::kAnything: return Json::object();
   }
   if (row.words.empty()) return json;

@@ -60,6 +60,9 @@ struct ToJson {
     return row.words.empty() ? Json() : Json(row.words.front());
   }
   Json operator()(const std::optional<double>* value) const { return *value ? Json(**value) : Json(); }
+  Json operator()(const std::optional<StepRange>* steps) const {
+    return *steps ? Json::array({(*steps)->first, (*steps)->last}) : Json();
+  }
   Json operator()(const std::vector<double>* values) const { return *values; }
   Json operator()(const std::vector<std::string>* values) const { return values->empty() ? Json() : Json(*values); }
   Json operator()(const std::vector<DataSource>* values) const {

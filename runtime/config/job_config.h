@@ -175,8 +175,14 @@ struct DeviceConfig {
   friend bool operator==(const DeviceConfig&, const DeviceConfig&) = default;
 };
 
+// Steps by number, both ends included.
+struct StepRange {
+  std::int64_t first = 0, last = 0;
+  friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+
 struct TraceConfig {
-  std::vector<std::int64_t> steps;
+  std::optional<StepRange> steps;  // updates that are attempted, from 1
   friend bool operator==(const TraceConfig&, const TraceConfig&) = default;
 };
 

@@ -89,6 +89,7 @@ std::string KeyRow::expected() const {
     case KeyKind::kSources: return "a list of globs or {path, weight}";
     case KeyKind::kGroups: return "a list of {match, learning_rate, weight_decay}";
     case KeyKind::kFaults: return "a list of {rank, step, fault, op, seconds}";
+    case KeyKind::kSteps: return fmt::format("[first, last], each {}", integer_range(range));
     case KeyKind::kText: return "text";
     case KeyKind::kWord:
     case KeyKind::kAnything: break;

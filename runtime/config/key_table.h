@@ -17,7 +17,7 @@ namespace tessera::config {
 using FieldRef =
     std::variant<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*, double*, std::optional<double>*, bool*,
                  std::string*, std::vector<double>*, std::vector<std::string>*, std::vector<DataSource>*,
-                 std::vector<OptimizerGroup>*, std::vector<ChaosFault>*>;
+                 std::vector<OptimizerGroup>*, std::vector<ChaosFault>*, std::optional<StepRange>*>;
 // Finds it in the struct that holds it. monostate: the key has no value yet.
 using Accessor = std::variant<std::monostate, FieldRef (*)(JobConfig&), FieldRef (*)(DataSource&),
                               FieldRef (*)(OptimizerGroup&), FieldRef (*)(ChaosFault&)>;
@@ -34,6 +34,7 @@ enum class KeyKind {
   kSources,   // data.train
   kGroups,    // optimizer.groups
   kFaults,    // chaos
+  kSteps,     // [first, last]
   kAnything,  // a key whose feature is not available yet
 };
 

@@ -50,6 +50,8 @@ class Loader {
   void load_text(const KeyRow& row, const std::string& shown, const YamlNode& node, const Place& place,
                  std::string& field);
   void load_list(const KeyRow& row, const std::string& shown, const YamlNode& node, const Place& place, FieldRef field);
+  void load_steps(const KeyRow& row, const std::string& shown, const YamlNode& node, const Place& place,
+                  std::optional<StepRange>& field);
   void load_fault(const YamlNode& node, const std::string& shown, const Place& place, ChaosFault& fault);
   void load_group(const YamlNode& node, const std::string& shown, const Place& place, OptimizerGroup& group);
 

@@ -57,6 +57,7 @@ void Loader::load_value(const KeyRow& row, const std::string& shown, const YamlN
     case KeyKind::kSources:
     case KeyKind::kGroups:
     case KeyKind::kFaults: return load_list(row, shown, node, place, field);
+    case KeyKind::kSteps: return load_steps(row, shown, node, place, *std::get<std::optional<StepRange>*>(field));
     case KeyKind::kAnything: return;
   }
 }
@@ -191,6 +192,26 @@ void Loader::load_list(const KeyRow& row, const std::string& shown, const YamlNo
       load_fault(each, item_path(i), at, (*faults)->emplace_back());
     }
   }
+}
+
+void Loader::load_steps(const KeyRow& row, const std::string& shown, const YamlNode& node, const Place& place,
+                        std::optional<StepRange>& field) {
+  if (node.kind != YamlNode::Kind::kList) return report_value(place, shown, node, row.expected());
+  if (node.items.size() != 2) {
+    return report(place, shown, fmt::format("found a list of {}, expected {}", node.items.size(), row.expected()));
+  }
+  const std::size_t before = result_.problems.size();
+  StepRange steps;
+  KeyRow item = row;
+  item.kind = KeyKind::kInteger;
+  load_integer(item, shown + "[0]", node.items[0], place_of(node.items[0]), &steps.first);
+  load_integer(item, shown + "[1]", node.items[1], place_of(node.items[1]), &steps.last);
+  if (result_.problems.size() != before) return;
+  if (steps.first > steps.last) {
+    return report(place, shown, fmt::format("the first step, {}, is after the last, {}", steps.first, steps.last),
+                  fmt::format("[{}, {}]", steps.last, steps.first));
+  }
+  field = steps;
 }
 
 void Loader::load_group(const YamlNode& node, const std::string& shown, const Place& place, OptimizerGroup& group) {

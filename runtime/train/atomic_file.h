@@ -1,6 +1,6 @@
 // A file that appears under its name only when it is complete: bytes go to a temporary name beside it; commit() syncs,
 // closes and renames. One that is destroyed uncommitted removes its temporary file. Every step is checked: a full disk
-// is a DataError, also when only close says so.
+// is an error also when only close says so, a DataError for data and a DeviceError for a file of a run.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,11 @@
 
 namespace tessera {
 
+enum class FileOf { kData, kRun };
+
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(std::string path, FileOf owner = FileOf::kData);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -23,8 +25,11 @@ class AtomicFile {
 
  private:
   void flush();
+  void write_all(std::string_view bytes);
+  [[noreturn]] void fail(std::string_view what) const;
 
   std::string path_, temporary_;
+  FileOf owner_;
   int descriptor_ = -1;
   std::string buffer_;
 };

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/train/chaos.h"
 #include "runtime/train/program_check.h"
+#include "runtime/train/trace_recorder.h"
 
 namespace tessera {
 namespace {
@@ -75,8 +76,16 @@ void Executor::logits(const StepProgram& program, const StepInput& input, std::s
 void Executor::walk(const StepProgram& program, Run& run) {
   const StepProgram& expected = run.input.expected != nullptr ? *run.input.expected : program;
   if (options_.check != nullptr) options_.check->begin(expected, run.input.step);
-  for (const Instruction& instruction : program.instructions) execute(program, instruction, run);
+  for (const Instruction& instruction : program.instructions) {
+    if (options_.trace != nullptr) options_.trace->begin(program, instruction);
+    execute(program, instruction, run);
+    if (options_.trace != nullptr) options_.trace->end();
+  }
   if (options_.check != nullptr) options_.check->end();
+}
+
+void Executor::enter(TraceClass trace_class) {
+  if (options_.trace != nullptr) options_.trace->enter(trace_class);
 }
 
 StreamView Executor::stream(StreamId id) const {
@@ -114,6 +123,7 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
     case OpCode::kForward: runner_.forward(i.segment, micro_batch(), model_.parameter_views(i.segment)); break;
     case OpCode::kHeadLoss: {
       run.tokens_work.wait(streams_.compute);
+      enter(TraceClass::kCompute);
       // 1 / valid targets of the whole step, rounded once: the gradient of the mean. No targets: every loss and gradient is 0.
       const float scale = run.num_targets > 0 ? static_cast<float>(1.0 / static_cast<double>(run.num_targets)) : 0.0F;
       LossSum losses = runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
@@ -137,7 +147,11 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       model_.unit(i.unit).reduce_replicas(communicators_.find(i.group, i.stream), streams_.compute, stream(i.stream),
                                           tag(program, i, run));
       break;
-    case OpCode::kWaitReduce: model_.unit(i.unit).wait_reduce(streams_.compute, i.accumulate); break;
+    case OpCode::kWaitReduce:
+      model_.unit(i.unit).wait_reduce(streams_.compute);
+      enter(TraceClass::kCompute);
+      model_.unit(i.unit).finish_reduce(streams_.compute, i.accumulate);
+      break;
     case OpCode::kDropGradient: model_.unit(i.unit).drop_gradient(); break;
     case OpCode::kAgreeNorm: agree_norm(i, run); break;
     case OpCode::kUpdate: update(run); break;
@@ -171,9 +185,11 @@ void Executor::agree_tokens(const Instruction& i, Run& run) {
 // Queued behind the step's calls; a failure shows when the stream is next waited for.
 void Executor::compare_histories(std::int64_t step) {
   if (!options_.compare_histories) return;
+  enter(TraceClass::kWait);
   communicators_.for_each(
       [&](Communicator& communicator, StreamId id) { communicator.compare_history(step, stream(id)); });
   streams_.gather.synchronize();
+  enter(TraceClass::kCompute);
 }
 
 void Executor::agree_norm(const Instruction& i, Run& run) {
@@ -198,6 +214,7 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   own[1] = (finite ? 0 : kNonFinite) | (run.losses.num_targets > 0 ? kHasTargets : 0);
   own[2] = memory.total.allocated_peak;
   own[3] = memory.reserved_peak;
+  enter(TraceClass::kWait);
   world
       .all_reduce({.data = words.data(),
                    .count = words.size(),

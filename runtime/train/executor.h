@@ -50,6 +50,8 @@ struct EvaluationOutcome {
 
 class Chaos;
 class ProgramCheck;
+class TraceRecorder;
+enum class TraceClass : std::uint8_t;
 
 class Executor {
  public:
@@ -61,6 +63,8 @@ class Executor {
     ProgramCheck* check = nullptr;
     // Deliberate faults of this rank; null: none. Outlives the executor.
     Chaos* chaos = nullptr;
+    // Times the instructions; null: nobody does. Outlives the executor.
+    TraceRecorder* trace = nullptr;
   };
   Executor(ShardedModel& model, AdamWOptimizer* optimizer, GptRunner& runner, CommunicatorSet& communicators,
            Device& device, ExecutorStreams streams, const Options& options);
@@ -85,6 +89,8 @@ class Executor {
   CollectiveTag tag(const StepProgram& program, const Instruction& instruction, const Run& run) const;
   StreamView stream(StreamId id) const;
   void compare_histories(std::int64_t step);
+  // What the host does next in the current instruction, for the trace.
+  void enter(TraceClass trace_class);
 
   ShardedModel& model_;
   AdamWOptimizer* optimizer_;

@@ -19,7 +19,7 @@ namespace {
 
 // What this program writes into a run directory (docs/run-directory.md).
 bool is_of_a_run(const std::string& name) {
-  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", ".nonce",
+  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", "trace", ".nonce",
                            "config.yaml.tmp", "plan.json.tmp", ".nonce.tmp"}) {
     if (name == ours) return true;
   }
@@ -39,6 +39,10 @@ std::string RunDirectory::log(int world_rank) const {
 }
 std::string RunDirectory::collective_log(int world_rank) const {
   return fmt::format("{}/collectives/rank-{:05}.log", path_, world_rank);
+}
+
+std::string RunDirectory::trace(int world_rank) const {
+  return fmt::format("{}/rank-{:05}.json", trace_folder(), world_rank);
 }
 
 std::vector<fs::path> RunDirectory::files_of_an_earlier_run() const {

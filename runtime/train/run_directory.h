@@ -20,6 +20,9 @@ class RunDirectory {
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
   std::string log(int world_rank) const;
   std::string collective_log(int world_rank) const;
+  std::string trace_folder() const { return path_ + "/trace"; }
+  std::string trace(int world_rank) const;
+  std::string merged_trace() const { return trace_folder() + "/all.json.gz"; }
 
   // Called by one rank, before any other touches the directory: creates it and makes it this run's. DeviceError where it cannot be made;
   // ConfigError where another run owns it, or where it holds something but no run: it is somebody else's.

@@ -27,6 +27,8 @@
 #include "runtime/train/run_directory.h"
 #include "runtime/train/sampler.h"
 #include "runtime/train/schedule.h"
+#include "runtime/train/trace.h"
+#include "runtime/train/trace_recorder.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +60,7 @@ class Trainer {
     if (!config_.chaos.empty()) {
       chaos_ = std::make_shared<Chaos>(config_.chaos, context.world_rank, context.run_directory);
     }
+    if (config_.trace.steps) trace_ = std::make_shared<TraceRecorder>(*config_.trace.steps);
   }
 
   ~Trainer() {
@@ -91,6 +94,7 @@ class Trainer {
     agreed([&] { open_reports(); });
     announce();
     const ExitCode code = loop();
+    finish_trace();
     finish_samples(code);
     return code;
   }
@@ -174,9 +178,11 @@ class Trainer {
 
   CommunicatorHooks hooks() const {
     // The level is the config's, and that ranks have the same config is what the first calls find out.
-    return {.fingerprint = FingerprintLevel::kStrict, .observer = observer_, .faults = chaos_, .explain = [this] {
-              return calls_ != nullptr ? verdict_line(directory_.path()) : std::string();
-            }};
+    return {.fingerprint = FingerprintLevel::kStrict,
+            .observer = observer_,
+            .faults = chaos_,
+            .recorder = trace_,
+            .explain = [this] { return calls_ != nullptr ? verdict_line(directory_.path()) : std::string(); }};
   }
 
   // The ring in which calls are recorded from here on.
@@ -221,6 +227,7 @@ class Trainer {
       if (chaos_ != nullptr) open_chaos();
       log::open_file(directory_.log(context_.world_rank));
       open_collective_log(nonce);
+      run_id_ = nonce;
     }
   }
 
@@ -325,7 +332,8 @@ class Trainer {
             .clip_norm = config_.optimizer.clip_norm,
             .compare_histories = fingerprint_level(config_.collectives.fingerprint) == FingerprintLevel::kStep,
             .check = check_.get(),
-            .chaos = chaos_.get()});
+            .chaos = chaos_.get(),
+            .trace = trace_.get()});
     if (chaos_ != nullptr) {
       std::vector<std::int64_t> shard_sizes;
       for (int u = 0; u < model_->num_units(); ++u) shard_sizes.push_back(model_->unit(u).layout().shard_size);
@@ -393,7 +401,8 @@ class Trainer {
       if (config_.run.epochs && loader_->order().epoch_of(batch) >= *config_.run.epochs) break;
       const double started = monotonic_seconds();
       context_.device.allocator().reset_peaks();
-      const StepBatch data = loader_->load(config_.run.overfit_one_batch ? 0 : batch);
+      if (trace_ != nullptr) trace_->begin_step(step + 1);
+      const StepBatch data = load(*loader_, config_.run.overfit_one_batch ? 0 : batch);
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
       if (calls_ != nullptr) calls_->set_step(step + 1);
@@ -408,6 +417,7 @@ class Trainer {
                                                 .expected = programs.expected});
       if (chaos_ != nullptr) chaos_->end_step();
       const double ended = monotonic_seconds();
+      if (trace_ != nullptr) trace_->end_window();
       ++batch;
       if (!outcome.updated) {
         ++skipped;
@@ -419,6 +429,7 @@ class Trainer {
         if (due(config_.run.evaluate_every, step) && evaluate(step)) return stopped(step);
         if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
       }
+      if (trace_ != nullptr && trace_->complete()) write_trace();
       if (outcome.stop && step < num_steps_) return stopped(step);
     }
     // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
@@ -428,6 +439,37 @@ class Trainer {
     }
     last_step_ = step;
     return ExitCode::kDone;
+  }
+
+  template <typename Loader>
+  StepBatch load(const Loader& loader, std::int64_t batch) {
+    if (trace_ != nullptr) trace_->begin_data();
+    StepBatch data = loader.load(batch);
+    if (trace_ != nullptr) trace_->end();
+    return data;
+  }
+
+  // What was recorded, where anything was that is not written yet.
+  void write_trace() {
+    if (!trace_->reached() || trace_written_) return;
+    trace_written_ = true;
+    tessera::write_trace(*trace_,
+                         {.run = hex64(run_id_),
+                          .world_rank = context_.world_rank,
+                          .at = coordinates_of(context_.mesh, logical_rank_),
+                          .host = context_.host},
+                         directory_, world(), reduce_.view(), context_.placement);
+    reporter_->print(fmt::format("trace: {} | next: tessera trace {}, or ui.perfetto.dev", directory_.merged_trace(),
+                                 directory_.path()));
+  }
+
+  // The range may end after the run does, or begin there.
+  void finish_trace() {
+    if (trace_ == nullptr) return;
+    write_trace();
+    if (!trace_->reached()) {
+      reporter_->print(fmt::format("trace: nothing is written, the run ended before step {}", trace_->steps().first));
+    }
   }
 
   bool asked_to_stop() const { return context_.stop_requested && context_.stop_requested(); }
@@ -505,15 +547,17 @@ class Trainer {
   bool evaluate(std::int64_t step) {
     if (!evaluation_) return false;
     evaluated_step_ = step;
+    if (trace_ != nullptr) trace_->begin_evaluation(step);
     LossSum total;
     for (std::int64_t b = 0; b < evaluation_->num_batches(config_.run.evaluate_batches); ++b) {
-      const StepBatch data = evaluation_->load(b);
+      const StepBatch data = load(*evaluation_, b);
       const EvaluationOutcome outcome = executor_->evaluate(
           plan_.evaluation_program, {.step = step, .batch = &data, .stop_requested = asked_to_stop()});
       if (outcome.stop) return true;
       total.sum.merge(outcome.losses.sum);
       total.num_targets += outcome.losses.num_targets;
     }
+    if (trace_ != nullptr) trace_->end_window();
     reporter_->validation(step,
                           total.num_targets > 0 ? total.sum.value() / static_cast<double>(total.num_targets) : 0.0);
     return false;
@@ -556,6 +600,7 @@ class Trainer {
   // Destroyed in reverse: what uses a stream or a communicator goes before it.
   std::unique_ptr<CollectiveLog> calls_;
   std::shared_ptr<Chaos> chaos_;
+  std::shared_ptr<TraceRecorder> trace_;
   bool leaving_ = false;
   std::shared_ptr<ProgramObserver> observer_ = std::make_shared<ProgramObserver>();
   std::unique_ptr<CommunicatorSet> communicators_;
@@ -577,6 +622,8 @@ class Trainer {
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
   int attempt_ = 0;
+  std::uint64_t run_id_ = 0;
+  bool trace_written_ = false;
 };
 
 std::pair<ExitCode, std::string> code_and_message(const std::exception_ptr& error) {

@@ -43,7 +43,6 @@ TEST(Availability, RefusesValuesOfLaterFeaturesAndNamesWhatIsThere) {
   EXPECT_EQ(problem("reproducibility.tp_splits: 2"), "reproducibility.tp_splits: 2 is not available yet; hint: 1");
   EXPECT_EQ(problem("reproducibility.deterministic: true"), "reproducibility.deterministic: not available yet");
   EXPECT_EQ(problem("device.kind: cuda"), "device.kind: cuda is not available yet; hint: auto or cpu");
-  EXPECT_EQ(problem("trace.steps: [1, 2]"), "trace.steps: not available yet");
   EXPECT_EQ(problem("chaos: [{rank: 1, step: 5, fault: disk_full}]").substr(0, 46),
             "chaos[0].fault: disk_full is not available yet");
 }

@@ -44,6 +44,23 @@ TEST(Relations, OfSizesWhoseProductNoMachineHolds) {
   EXPECT_EQ(problems_of(long_batch), Lines{}) << "large, and within 64 bits";
 }
 
+TEST(Relations, OfTheTracedSteps) {
+  const auto problem = [](const std::string& steps) {
+    const Lines lines = problems_of(model_t_and("trace: {steps: " + steps + "}\n"));
+    return lines.empty() ? "" : lines[0];
+  };
+  const std::string key = "job.yaml:18: trace.steps";
+  EXPECT_EQ(problem("[2, 3]"), "");
+  EXPECT_EQ(problem("[2, 2]"), "");
+  EXPECT_EQ(problem("[20, 30]"), "") << "beyond the end of the run";
+  EXPECT_EQ(problem("[5, 3]"), key + ": the first step, 5, is after the last, 3; hint: [3, 5]");
+  EXPECT_EQ(problem("[0, 2]"), key + "[0]: found 0, expected an integer from 1 to 1000000000000");
+  EXPECT_EQ(problem("[1, 2.5]"), key + "[1]: found 2.5, expected an integer from 1 to 1000000000000");
+  const std::string expected = ", expected [first, last], each an integer from 1 to 1000000000000";
+  EXPECT_EQ(problem("[1]"), key + ": found a list of 1" + expected);
+  EXPECT_EQ(problem("4"), key + ": found 4" + expected);
+}
+
 TEST(Relations, OfTheSchedule) {
   EXPECT_EQ(problems_of(model_t_and("schedule: {warmup_steps: 11}\n")),
             Lines{"job.yaml:18: schedule.warmup_steps: 11 is more than run.steps 10"});

@@ -51,6 +51,7 @@ TEST(JobFiles, ResolveOnTheRanksTheyPromise) {
 
 TEST(RoundTrip, KeepsEveryAvailableKey) {
   expect_round_trip(load_text(
+      "trace: {steps: [2, 1000000000000]}\n"
       "run: {name: \"a b: #c\", seed: 18446744073709551615, steps: 10, epochs: 3, log_every: 2, hash_every: 1, "
       "evaluate_every: 5, evaluate_batches: 2,\n"
       "      sample_every: 4, on_nonfinite: stop, overfit_one_batch: true}\n"

@@ -115,6 +115,46 @@ TEST_F(MpiTrain, WritesFilesThatParseCompletelyThroughFiveHundredSteps) {  // F8
   }
 }
 
+TEST_F(MpiTrain, LeavesATraceOfTheStepsThatWereAskedFor) {
+  write_job(4, "trace: {steps: [2, 3]}\n");
+  const CommandResult trained = train(2, "--run-dir run");
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("trace: run/trace/all.json.gz | next: tessera trace run"), std::string::npos);
+  const CommandResult traced = run(kTessera + "trace run --json");
+  EXPECT_EQ(traced.exit_code, 0) << traced.err;
+  const auto report = nlohmann::json::parse(traced.out);
+  ASSERT_EQ(report["ranks"].size(), 2U);
+  for (const auto& rank : report["ranks"]) {
+    ASSERT_EQ(rank["steps"].size(), 2U);
+    EXPECT_EQ(rank["steps"][0]["step"], 2);
+    EXPECT_EQ(rank["clock_uncertainty_seconds"], 0.0);  // one machine
+    EXPECT_GT(rank["steps"][0]["compute_seconds"].get<double>(), 0.0);
+    EXPECT_LE(rank["steps"][0]["compute_seconds"], rank["steps"][0]["step_seconds"]);
+  }
+  std::filesystem::remove(directory / "run/trace/rank-00001.json");
+  const CommandResult partial = run(kTessera + "trace run");
+  EXPECT_EQ(partial.exit_code, 3);
+  EXPECT_EQ(partial.err, "trace run: no file of rank 1; hint: what is shown is of the other ranks\n");
+  EXPECT_NE(partial.out.find("steps 2–3, 1 of 2 ranks"), std::string::npos) << partial.out;
+}
+
+// Rank 1 in a time namespace whose CLOCK_MONOTONIC is 1000 s ahead: as good as another machine, with a truth to compare with.
+TEST_F(MpiTrain, PutsTheTimesOfAnotherClockOnThatOfRankZero) {
+  const std::string elsewhere = "unshare --time --monotonic 1000 --fork ";
+  if (run(elsewhere + "true").exit_code != 0) GTEST_SKIP() << "no time namespaces here";
+  write_job(3, "trace: {steps: [2, 2]}\n");
+  const std::string program = kTessera + "train job.yaml --run-dir run ";
+  const CommandResult trained = run(test::mpirun(1, "--bind-to none") + program + ": -n 1 " + elsewhere + program);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const CommandResult traced = run(kTessera + "trace run --json");
+  ASSERT_EQ(traced.exit_code, 0) << traced.err;
+  const auto ranks = nlohmann::json::parse(traced.out)["ranks"];
+  EXPECT_EQ(ranks[0]["clock_offset_seconds"], 0.0);
+  const double uncertainty = ranks[1]["clock_uncertainty_seconds"];
+  EXPECT_GT(uncertainty, 0.0);
+  EXPECT_NEAR(ranks[1]["clock_offset_seconds"].get<double>(), -1000.0, uncertainty);
+}
+
 TEST_F(MpiTrain, PrintsEveryProblemOfAConfigOnceAndReturnsTwo) {
   write_job(3, "optimizer: {weigth_decay: 0.1, lr: 1}\n");
   const CommandResult result = train(4);

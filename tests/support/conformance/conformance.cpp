@@ -9,6 +9,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/support/conformance/data.h"
 #include "tests/support/conformance/identity.h"
+#include "tests/support/conformance/timing.h"
 
 namespace tessera::testing {
 namespace {
@@ -403,7 +404,7 @@ const std::vector<ConformanceCase>& conformance_cases() {
         {"ConsecutiveCallsNeedNoBarrier", consecutive_calls_need_no_barrier},
         {"GroupsOnDifferentStreamsDoNotDisturbEachOther", groups_on_different_streams_do_not_disturb_each_other},
     };
-    for (const ConformanceCase& one : identity_cases()) all.push_back(one);
+    for (const auto& more : {identity_cases(), timing_cases()}) all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return cases;
