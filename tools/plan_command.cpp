@@ -32,14 +32,6 @@ std::string plan_text(const JobConfig& config, const Plan& plan) {
                                 plan.batch.lanes, plan.batch.micro_batches_per_rank);
   out += fmt::format("model   {} parameters, {} in products\n", format_count(plan.model.num_parameters()),
                      format_count(plan.model.num_parameters_in_products()));
-  out += fmt::format("memory  {} per rank predicted, {} of it parameters, gradients and moments\n",
-                     format_bytes(plan.predicted_bytes()), format_bytes(plan.state_bytes()));
-  if (const std::int64_t limit = memory_limit_bytes(config.device); limit > 0) {
-    const char* verdict = plan.least_bytes() > limit       ? "too small"
-                          : plan.predicted_bytes() > limit ? "may be too small"
-                                                           : "fits";
-    out += fmt::format("limit   {}: {}\n", format_bytes(limit), verdict);
-  }
   out +=
       fmt::format("step    {:.3g} TFLOP per rank; per rank {} all_gathers, {} reduce_scatters\n",
                   plan.step_flops() / 1e12, plan.program.count(OpCode::kUnshard), plan.program.count(OpCode::kReduce));

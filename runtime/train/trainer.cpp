@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
 #include "parallel/collective_log.h"
@@ -32,7 +33,6 @@ namespace {
 
 // After this many skipped updates in a row the run ends: the weights themselves are lost.
 constexpr std::int64_t kMaxSkipsInARow = 100;
-constexpr std::int64_t kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 constexpr std::int64_t kSampleTopK = 50;
 
@@ -91,6 +91,7 @@ class Trainer {
     announce();
     const ExitCode code = loop();
     finish_samples(code);
+    report_memory();
     return code;
   }
 
@@ -295,9 +296,8 @@ class Trainer {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
-    const std::int64_t limit = memory_limit_bytes(config_.device);
-    if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
-    allocator.set_limit(static_cast<std::size_t>(limit));
+    check_memory(config_, plan_, memory_budget(config_.device, context_.device_memory), context_.num_threads);
+    allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
     if (MemoryResource* shared = context_.factory.shared_memory();
         shared != nullptr && context_.mesh.dp > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
@@ -411,6 +411,7 @@ class Trainer {
       if (chaos_ != nullptr) chaos_->end_step();
       const double ended = monotonic_seconds();
       ++batch;
+      memory_peak_ = std::max(memory_peak_, outcome.allocated_peak);
       if (!outcome.updated) {
         ++skipped;
         handle_skip(outcome, step + 1, ++skipped_in_a_row);
@@ -551,6 +552,15 @@ class Trainer {
     reporter_->flush();
   }
 
+  // Both figures of the training steps, whose peaks the ranks exchange.
+  void report_memory() {
+    if (!first() || memory_peak_ == 0) return;
+    const std::string line = fmt::format("memory   {} peak measured, {} predicted (at {})", format_bytes(memory_peak_),
+                                         format_bytes(plan_.memory.peak()), peak_place(plan_.program, plan_.memory));
+    reporter_->print(line);
+    log::info(line);
+  }
+
   const TrainContext& context_;
   const JobConfig& config_;
   int logical_rank_;
@@ -579,6 +589,7 @@ class Trainer {
   std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
+  std::int64_t memory_peak_ = 0;  // bytes allocated in a training step, over all steps and ranks
   int attempt_ = 0;
 };
 
