@@ -27,14 +27,16 @@ struct UnitMemory {
     flat = block_bytes(layout.flat_size());
     if (layout.tied_slot < 0) return;
     lookup = block_bytes(layout.slots[static_cast<std::size_t>(layout.tied_slot)].size);
-    lookup_shard = block_bytes(static_cast<std::int64_t>(layout.lookup_counts()[static_cast<std::size_t>(groups.shard)]));
+    lookup_shard =
+        block_bytes(static_cast<std::int64_t>(layout.lookup_counts()[static_cast<std::size_t>(groups.shard)]));
   }
 
-  bool scattered = false;                      // over more than one shard
-  std::int64_t shard = 0, flat = 0;            // a shard, or all of it: of parameters and gradients alike
-  std::int64_t lookup = 0, lookup_shard = 0;   // of the tied matrix's second gradient segment, and this rank's part of it
-  std::vector<std::int64_t> partials;          // full gradients with their lookup segments, by open lane
-  std::int64_t reducing = 0;                   // the gradient shard that a reduce is filling, with its lookup part
+  bool scattered = false;            // over more than one shard
+  std::int64_t shard = 0, flat = 0;  // a shard, or all of it: of parameters and gradients alike
+  std::int64_t lookup = 0,
+               lookup_shard = 0;       // of the tied matrix's second gradient segment, and this rank's part of it
+  std::vector<std::int64_t> partials;  // full gradients with their lookup segments, by open lane
+  std::int64_t reducing = 0;           // the gradient shard that a reduce is filling, with its lookup part
 };
 
 class Walk {
@@ -64,7 +66,9 @@ class Walk {
 
  private:
   UnitMemory& unit(const Instruction& i) { return units_[static_cast<std::size_t>(i.unit)]; }
-  const SegmentSpec& segment(const Instruction& i) const { return model_.segments[static_cast<std::size_t>(i.segment)]; }
+  const SegmentSpec& segment(const Instruction& i) const {
+    return model_.segments[static_cast<std::size_t>(i.segment)];
+  }
 
   void apply(const Instruction& i) {
     switch (i.op) {

@@ -80,7 +80,11 @@ class Clockwork {
  public:
   Clockwork(const StepProgram& program, const ModelSpec& model, const std::vector<UnitSpec>& units,
             const ShardGroups& groups, const DeviceModel& device)
-      : program_(program), model_(model), device_(device), sizes_(model, units, groups), block_of_unit_(units.size(), 0) {
+      : program_(program),
+        model_(model),
+        device_(device),
+        sizes_(model, units, groups),
+        block_of_unit_(units.size(), 0) {
     for (const UnitSpec& unit : units) {
       const std::int64_t flat = make_shard_layout(model, unit, groups.num_shards).flat_size();
       gathered_bytes_.push_back(groups.num_shards > 1 ? flat * static_cast<std::int64_t>(sizeof(float)) : 0);
@@ -104,7 +108,9 @@ class Clockwork {
 
  private:
   double seconds(const Instruction& i) const {
-    const auto flops = [&] { return static_cast<double>(model_.segments[static_cast<std::size_t>(i.segment)].forward_flops); };
+    const auto flops = [&] {
+      return static_cast<double>(model_.segments[static_cast<std::size_t>(i.segment)].forward_flops);
+    };
     switch (i.op) {
       case OpCode::kForward:
       case OpCode::kForwardOnly:
@@ -161,7 +167,7 @@ class Clockwork {
   double host_ = 0;
   std::array<double, kNumStreams> stream_end_{};
   std::array<std::vector<Interval>, kNumStreams> busy_;
-  std::vector<double> ends_;            // by instruction
+  std::vector<double> ends_;           // by instruction
   std::deque<double> reshards_ahead_;  // when the compute stream passes those issued; the oldest first
 };
 

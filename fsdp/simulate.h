@@ -29,7 +29,7 @@ struct DeviceModel {
   double flops_per_second = 100e12;
   double bytes_per_second = 25e9;  // of one rank, each way
   double call_seconds = 20e-6;     // of a collective of no bytes
-  double issue_seconds = 50e-6;    // the host's, per instruction
+  double issue_seconds = 200e-6;   // the host's, per instruction: some two dozen kernels of a segment
   // false: the host waits for each compute instruction, as this runtime's CPU device makes it do (its compute stream is inline).
   bool host_runs_ahead = true;
   int rate_limit = 0;  // 0: none
@@ -38,11 +38,11 @@ struct DeviceModel {
 struct Simulation {
   double step_seconds = 0;
   double compute_seconds = 0, gather_seconds = 0, reduce_seconds = 0;  // each stream's busy time
-  double communication_seconds = 0;      // the union of gather and reduce
-  double overlapped_seconds = 0;         // of that, while compute is busy; the rest is exposed
+  double communication_seconds = 0;                                    // the union of gather and reduce
+  double overlapped_seconds = 0;          // of that, while compute is busy; the rest is exposed
   double gathers_overlapped_seconds = 0;  // of gather_seconds, while compute is busy
-  std::int64_t allocated_peak = 0;       // bytes, the ledger's
-  std::int64_t reserved_peak = 0;        // the ledger's peak of all that is not gathered, and the gathered blocks ever taken
+  std::int64_t allocated_peak = 0;        // bytes, the ledger's
+  std::int64_t reserved_peak = 0;  // the ledger's peak of all that is not gathered, and the gathered blocks ever taken
   double exposed_seconds() const { return communication_seconds - overlapped_seconds; }
 };
 

@@ -49,7 +49,8 @@ std::vector<Traffic> traffic_of(const StepProgram& program, const CallSizes& siz
   for (const Instruction& i : program.instructions) {
     const std::string_view collective = collective_of(i.op);
     if (collective.empty()) continue;
-    auto row = std::ranges::find_if(rows, [&](const Traffic& t) { return t.collective == collective && t.group == i.group; });
+    auto row =
+        std::ranges::find_if(rows, [&](const Traffic& t) { return t.collective == collective && t.group == i.group; });
     if (row == rows.end()) row = rows.insert(rows.end(), {.collective = std::string(collective), .group = i.group});
     const CallBytes bytes = sizes.of(i);
     ++row->calls;

@@ -121,10 +121,8 @@ std::vector<KeyRow> system_rows() {
        .field = TESSERA_JOB(device.memory_limit),
        .unset = "none",
        .meaning =
-           "What one rank may allocate; more is refused with exit code 6. A job is refused before it trains where what "
-           "it "
-           "certainly needs is more (parameters, gradients and moments; or activations of one micro-batch, full root "
-           "unit, parameters and moments), and warned about where only the estimate from above is.",
+           "What one rank may allocate; more is refused with exit code 6. A job whose predicted peak is more, or more than "
+           "the host's memory divided among its ranks, is refused before it trains, with the cheapest change that would fit.",
        .unit = "bytes"},
       {.path = "trace.steps",
        .kind = KeyKind::kAnything,

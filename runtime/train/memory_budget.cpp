@@ -28,10 +28,12 @@ std::vector<Change> single_changes(const JobConfig& config) {
   const auto set = [&](bool differs, const char* key, const char* value, std::function<void(FsdpConfig&)> apply) {
     if (differs) changes.push_back({key, value, false, [apply](JobConfig& job) { apply(job.fsdp); }});
   };
-  set(fsdp.forward_prefetch_depth > 0, "fsdp.forward_prefetch_depth", "0", [](FsdpConfig& f) { f.forward_prefetch_depth = 0; });
+  set(fsdp.forward_prefetch_depth > 0, "fsdp.forward_prefetch_depth", "0",
+      [](FsdpConfig& f) { f.forward_prefetch_depth = 0; });
   set(fsdp.backward_prefetch == "backward_pre", "fsdp.backward_prefetch", "backward_post",
       [](FsdpConfig& f) { f.backward_prefetch = "backward_post"; });
-  set(fsdp.backward_prefetch != "none", "fsdp.backward_prefetch", "none", [](FsdpConfig& f) { f.backward_prefetch = "none"; });
+  set(fsdp.backward_prefetch != "none", "fsdp.backward_prefetch", "none",
+      [](FsdpConfig& f) { f.backward_prefetch = "none"; });
   set(fsdp.max_inflight_all_gathers > 1, "fsdp.max_inflight_all_gathers", "1",
       [](FsdpConfig& f) { f.max_inflight_all_gathers = 1; });
   const bool may_reshard = fsdp.strategy == "full_shard" || fsdp.strategy == "hybrid_shard";
@@ -77,7 +79,8 @@ class Search {
     for (const bool changes_bits : {false, true}) {
       for (std::size_t a = 0; a < changes.size(); ++a) {
         for (std::size_t b = a + 1; b < changes.size(); ++b) {
-          if ((changes[a].changes_bits || changes[b].changes_bits) != changes_bits || changes[a].key == changes[b].key) continue;
+          if ((changes[a].changes_bits || changes[b].changes_bits) != changes_bits || changes[a].key == changes[b].key)
+            continue;
           if (const auto found = try_changes({&changes[a], &changes[b]})) return found;
         }
       }
@@ -97,16 +100,19 @@ class Search {
     }
     const auto bytes = need_of(changed, plan_.mesh.num_ranks(), words);
     if (!bytes || *bytes > limit_) return std::nullopt;
-    return fmt::format("{} needs {}{}", words, format_bytes(*bytes), changes_bits ? " (sums in another order: other bits)" : "");
+    return fmt::format("{} needs {}{}", words, format_bytes(*bytes),
+                       changes_bits ? " (sums in another order: other bits)" : "");
   }
 
   std::optional<std::string> more_ranks() {
     JobConfig changed = config_;
     changed.mesh.dp.reset();
-    const std::int64_t most = config_.batch.global_batch_size / config_.batch.micro_batch_size * config_.mesh.pp * config_.mesh.tp;
+    const std::int64_t most =
+        config_.batch.global_batch_size / config_.batch.micro_batch_size * config_.mesh.pp * config_.mesh.tp;
     for (std::int64_t ranks = plan_.mesh.num_ranks() + 1; ranks <= most; ++ranks) {
       const auto bytes = need_of(changed, ranks, fmt::format("{} ranks", ranks));
-      if (bytes && *bytes <= limit_) return fmt::format("{} ranks with as much memory need {} each", ranks, format_bytes(*bytes));
+      if (bytes && *bytes <= limit_)
+        return fmt::format("{} ranks with as much memory need {} each", ranks, format_bytes(*bytes));
     }
     return std::nullopt;
   }
@@ -117,7 +123,9 @@ class Search {
     try {
       const ResolvedBatch batch = resolve(config, ranks);
       const MeshShape mesh = make_mesh(config.fsdp, batch, plan_.mesh.shard_size);
-      bytes = make_plan(config, batch, mesh, ranks == plan_.mesh.num_ranks() ? plan_.logical_rank : 0, num_threads_).peak().bytes;
+      bytes = make_plan(config, batch, mesh, ranks == plan_.mesh.num_ranks() ? plan_.logical_rank : 0, num_threads_)
+                  .peak()
+                  .bytes;
     } catch (const ConfigError&) {
       return std::nullopt;
     }

@@ -53,7 +53,8 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   check_program_size(config, batch, plan.model);
   const std::vector<int> matched = match_groups(config.optimizer.groups, plan.model.parameters);
   for (std::size_t p = 0; p < matched.size(); ++p) {
-    if (matched[p] >= 0) plan.model.parameters[p].frozen = config.optimizer.groups[static_cast<std::size_t>(matched[p])].frozen;
+    if (matched[p] >= 0)
+      plan.model.parameters[p].frozen = config.optimizer.groups[static_cast<std::size_t>(matched[p])].frozen;
   }
   plan.units = make_units(plan.model, config.fsdp.wrap);
   plan.groups = shard_groups(config.fsdp, mesh, logical_rank);

@@ -12,9 +12,8 @@ namespace {
 
 // Bytes. The timeline is the one that `tessera plan` draws.
 nlohmann::ordered_json memory_json(const StepProgram& program, const Ledger& ledger) {
-  nlohmann::ordered_json json = {{"peak", ledger.peak()},
-                                 {"peak_instruction", ledger.peak_instruction},
-                                 {"at", peak_place(program, ledger)}};
+  nlohmann::ordered_json json = {
+      {"peak", ledger.peak()}, {"peak_instruction", ledger.peak_instruction}, {"at", peak_place(program, ledger)}};
   for (std::size_t c = 0; c < ledger.peaks.size(); ++c) {
     json["categories"].push_back({{"name", name_of(static_cast<MemoryCategory>(c))},
                                   {"at_rest", ledger.at_rest[c]},
@@ -53,13 +52,15 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   json["state_bytes"] = plan.state_bytes();
   json["predicted_bytes"] = plan.peak().bytes;
   json["memory"]["step"] = memory_json(plan.program, plan.memory);
-  if (plan.evaluation_memory) json["memory"]["evaluation"] = memory_json(plan.evaluation_program, *plan.evaluation_memory);
+  if (plan.evaluation_memory)
+    json["memory"]["evaluation"] = memory_json(plan.evaluation_program, *plan.evaluation_memory);
   if (plan.token_memory) json["memory"]["token"] = {{"peak", plan.token_memory->peak()}};
   json["step_flops"] = plan.step_flops();
-  json["calls"] = {{"all_gather", plan.program.count(OpCode::kUnshard)},
-                   {"reduce_scatter", plan.program.count(OpCode::kReduce)},
-                   {"all_reduce", plan.program.count(OpCode::kReduceReplicas) + plan.program.count(OpCode::kAgreeTokens) +
-                                     plan.program.count(OpCode::kAgreeNorm)}};
+  json["calls"] = {
+      {"all_gather", plan.program.count(OpCode::kUnshard)},
+      {"reduce_scatter", plan.program.count(OpCode::kReduce)},
+      {"all_reduce", plan.program.count(OpCode::kReduceReplicas) + plan.program.count(OpCode::kAgreeTokens) +
+                         plan.program.count(OpCode::kAgreeNorm)}};
   for (const Traffic& row : traffic_of(plan.program, CallSizes(plan.model, plan.units, plan.groups))) {
     json["traffic"].push_back({{"collective", row.collective},
                                {"group", row.group},

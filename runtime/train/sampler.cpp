@@ -64,7 +64,8 @@ std::vector<std::uint32_t> Sampler::generate(std::vector<std::uint32_t> text, co
     batch.micro_batch_size = 1;
     batch.seq_len = window->length;
     batch.tokens.assign(static_cast<std::size_t>(window->length), 0);
-    batch.targets.assign(static_cast<std::size_t>(window->length), static_cast<std::int32_t>(config_.loss.ignore_index));
+    batch.targets.assign(static_cast<std::size_t>(window->length),
+                         static_cast<std::int32_t>(config_.loss.ignore_index));
     std::copy(text.end() - context, text.end(), batch.tokens.begin());
     window->executor.logits(program_, {.step = step, .batch = &batch, .logits_row = context - 1}, logits);
     text.push_back(

@@ -491,37 +491,6 @@ TEST_F(TrainerTest, TheValidationLossIsThePlainCrossEntropyWhateverTheTrainingAd
   EXPECT_GT(shaped[2]["loss"].get<double>(), plain[2]["loss"].get<double>() + 0.1);  // z_loss · (ln 64)² = 0.17
 }
 
-TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
-  JobConfig config = test::model_t(1);
-  config.data.train = {{random_tokens(2001), 1.0}};
-  config.device.memory_limit = "100KiB";
-  try {
-    run(config, 2);
-    FAIL();
-  } catch (const AgreedError& error) {
-    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
-    EXPECT_NE(std::string(error.what()).find("parameters"), std::string::npos) << error.what();
-  }
-}
-
-// Parameters and moments alone would fit: the refusal must not wait for the first gradient that does not.
-TEST_F(TrainerTest, AJobWhoseGradientsWouldNotFitIsRefusedBeforeItLeavesAFile) {
-  JobConfig config = test::model_t(1);
-  config.data.train = {{random_tokens(2001), 1.0}};
-  const ResolvedBatch batch = resolve(config, 1);
-  const Plan plan = make_plan(config, batch, {.dp = 1}, 0, 1);
-  config.device.memory_limit = std::to_string(plan.peak().bytes - 1);
-  try {
-    run(config);
-    FAIL();
-  } catch (const AgreedError& error) {
-    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
-    EXPECT_TRUE(std::string(error.what()).starts_with("memory: a rank needs ")) << error.what();
-    EXPECT_NE(std::string(error.what()).find("hint: "), std::string::npos) << error.what();
-  }
-  EXPECT_FALSE(std::filesystem::exists(run_path()));
-}
-
 TEST_F(TrainerTest, AnEarlierRunsFilesAreMovedAsideNotOverwritten) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};
