@@ -11,7 +11,7 @@ namespace tessera {
 
 // A run of instructions: from one that runs a segment (or updates) to the next.
 struct TimelineRow {
-  std::string part;  // "micro 0: forward block.2", "micro 0: forward block.2 … micro 1: backward block.1", "update"
+  std::string part;       // "micro 0: forward block.2", "micro 0: forward block.2 … micro 1: backward block.1"
   std::int64_t peak = 0;  // bytes, the most in it
   bool is_peak = false;   // holds the ledger's peak
   friend bool operator==(const TimelineRow&, const TimelineRow&) = default;

@@ -58,6 +58,12 @@ std::string categories_text(const Ledger& ledger) {
                            format_bytes(ledger.peak()));
 }
 
+// "80 GiB", as it was asked for.
+std::string limit_text(std::int64_t bytes) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  return bytes % kGiB == 0 ? fmt::format("{} GiB", bytes / kGiB) : format_bytes(bytes);
+}
+
 std::string memory_text(const PlanReport& report) {
   const Plan& plan = report.plan;
   const Plan::Peak peak = plan.peak();
@@ -69,8 +75,7 @@ std::string memory_text(const PlanReport& report) {
   out += '\n';
   if (report.memory_limit == 0) return out;
   const bool fits = peak.bytes <= report.memory_limit;
-  out +=
-      fmt::format("fits {}: {}, {}", format_bytes(report.memory_limit), fits ? "yes" : "no", format_bytes(peak.bytes));
+  out += fmt::format("fits {}: {}, {}", limit_text(report.memory_limit), fits ? "yes" : "no", format_bytes(peak.bytes));
   return out + (fits ? "\n" : fmt::format("; hint: {}\n", report.fix));
 }
 

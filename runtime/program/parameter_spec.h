@@ -37,10 +37,10 @@ struct SegmentMemory {
 struct SegmentSpec {
   std::string name;
   std::vector<int> parameters;
-  SegmentMemory forward;   // of a training step; the head has none of its own
-  SegmentMemory backward;  // the head: with its forward and loss
-  SegmentMemory evaluate;  // without gradients; the head: losses
-  SegmentMemory logits;    // the head: of one position
+  SegmentMemory forward;           // of a training step; the head has none of its own
+  SegmentMemory backward;          // the head: with its forward and loss
+  SegmentMemory evaluate;          // without gradients; the head: losses
+  SegmentMemory logits;            // the head: of one position
   std::int64_t forward_flops = 0;  // multiply-adds × 2 of one micro-batch, products and attention
 };
 
@@ -54,9 +54,9 @@ struct UnitSpec {
 
 struct ModelSpec {
   std::vector<ParameterSpec> parameters;
-  std::vector<SegmentSpec> segments;                // forward order: embedding, blocks, head
-  std::int64_t constant_bytes = 0;                  // scratch that lives as long as the model runs (tables of positions)
-  std::int64_t num_parameters() const;              // distinct elements
+  std::vector<SegmentSpec> segments;    // forward order: embedding, blocks, head
+  std::int64_t constant_bytes = 0;      // scratch that lives as long as the model runs (tables of positions)
+  std::int64_t num_parameters() const;  // distinct elements
   std::int64_t num_parameters_in_products() const;  // of matrices that multiply every token (the tied table once)
 };
 

@@ -111,8 +111,9 @@ class Search {
         config_.batch.global_batch_size / config_.batch.micro_batch_size * config_.mesh.pp * config_.mesh.tp;
     for (std::int64_t ranks = plan_.mesh.num_ranks() + 1; ranks <= most; ++ranks) {
       const auto bytes = need_of(changed, ranks, fmt::format("{} ranks", ranks));
-      if (bytes && *bytes <= limit_)
-        return fmt::format("{} ranks with as much memory need {} each", ranks, format_bytes(*bytes));
+      if (!bytes || *bytes > limit_) continue;
+      return fmt::format("{} ranks with as much memory need {} each{}", ranks, format_bytes(*bytes),
+                         config_.reproducibility.lanes ? "" : " (lanes: auto makes as many lanes: other bits)");
     }
     return std::nullopt;
   }

@@ -109,8 +109,8 @@ std::string Plan::header(const TrainContext& context, const std::string& data_no
   text += fmt::format("data     {} | {} steps\n", data_note, num_steps);
   text += fmt::format("device   {} | {}\n", context.device_summary, context.factory.backend());
   const Peak highest = peak();
-  text += fmt::format("memory   {} predicted per rank (at {}), {} of it parameters, gradients and moments\n",
-                      format_bytes(highest.bytes), highest.place, format_bytes(state_bytes()));
+  text += fmt::format("memory   {} predicted per rank (at {}), {} of it all the time\n", format_bytes(highest.bytes),
+                      highest.place, format_bytes(total_of(memory.at_rest)));
   text += fmt::format("run      {}", context.run_directory);
   return text;
 }

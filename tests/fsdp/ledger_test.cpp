@@ -176,8 +176,7 @@ TEST(Ledger, ATimelineHasAtMostAsManyRowsAsAskedForAndMarksThePeak) {
     EXPECT_EQ(peaks, 1);
   }
   // The peak is in the second micro-batch: the first is one row.
-  EXPECT_EQ(timeline_rows(c.program(), c.ledger(), 24).front().part,
-            "micro 0: forward embedding … micro 0: backward embedding");
+  EXPECT_EQ(timeline_rows(c.program(), c.ledger(), 24).front().part, "micro 0: forward embedding … backward embedding");
 }
 
 }  // namespace
