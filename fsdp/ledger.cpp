@@ -31,10 +31,9 @@ struct UnitMemory {
         block_bytes(static_cast<std::int64_t>(layout.lookup_counts()[static_cast<std::size_t>(groups.shard)]));
   }
 
-  bool scattered = false;            // over more than one shard
-  std::int64_t shard = 0, flat = 0;  // a shard, or all of it: of parameters and gradients alike
-  std::int64_t lookup = 0,
-               lookup_shard = 0;       // of the tied matrix's second gradient segment, and this rank's part of it
+  bool scattered = false;  // over more than one shard
+  // A shard, or all of it, of parameters and gradients alike; the tied matrix's second gradient segment, and this rank's part of it.
+  std::int64_t shard = 0, flat = 0, lookup = 0, lookup_shard = 0;
   std::vector<std::int64_t> partials;  // full gradients with their lookup segments, by open lane
   std::int64_t reducing = 0;           // the gradient shard that a reduce is filling, with its lookup part
 };

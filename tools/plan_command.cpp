@@ -82,10 +82,15 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->check(CLI::PositiveNumber);
   command->add_option("--memory", options->memory, "what a rank has: 80GiB (default: device.memory_limit)");
   command->add_flag("--simulate", options->simulate, "the step on an imagined device, at these rates");
-  command->add_option("--tflops", options->tflops, "TFLOP/s of products (100)")->check(CLI::PositiveNumber);
-  command->add_option("--gbps", options->gbps, "GB/s of a rank, each way (25)")->check(CLI::PositiveNumber);
-  command->add_option("--call-us", options->call_us, "µs of an empty collective (20)")->check(CLI::NonNegativeNumber);
-  command->add_option("--issue-us", options->issue_us, "µs the host takes to issue an instruction (200)")
+  command->add_option("--tflops", options->tflops, fmt::format("TFLOP/s of products ({:g})", options->tflops))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--gbps", options->gbps, fmt::format("GB/s of a rank, each way ({:g})", options->gbps))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--call-us", options->call_us, fmt::format("µs of an empty collective ({:g})", options->call_us))
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--issue-us", options->issue_us,
+                   fmt::format("µs the host takes to issue an instruction ({:g})", options->issue_us))
       ->check(CLI::NonNegativeNumber);
   command->add_option("--set", options->overrides, "key=value over the file; may be repeated");
   command->add_flag("--json", options->json, "one JSON object");

@@ -21,7 +21,7 @@ nlohmann::ordered_json memory_json(const StepProgram& program, const Ledger& led
                                   {"peak", ledger.peaks[c]}});
   }
   for (const TimelineRow& row : timeline_rows(program, ledger, kTimelineRows)) {
-    json["timeline"].push_back({{"part", row.part}, {"peak", row.peak}});
+    json["timeline"].push_back({{"part", row.part}, {"peak", row.peak}, {"is_peak", row.is_peak}});
   }
   return json;
 }

@@ -91,7 +91,7 @@ class Trainer {
     announce();
     const ExitCode code = loop();
     finish_samples(code);
-    report_memory();
+    report_memory(code);
     return code;
   }
 
@@ -552,12 +552,12 @@ class Trainer {
     reporter_->flush();
   }
 
-  // Both figures of the training steps, whose peaks the ranks exchange.
-  void report_memory() {
+  // Both figures of the training steps, whose peaks the ranks exchange. The last word of a run that was stopped is that it was.
+  void report_memory(ExitCode code) {
     if (!first() || memory_peak_ == 0) return;
     const std::string line = fmt::format("memory   {} peak measured, {} predicted (at {})", format_bytes(memory_peak_),
                                          format_bytes(plan_.memory.peak()), peak_place(plan_.program, plan_.memory));
-    reporter_->print(line);
+    if (code == ExitCode::kDone) reporter_->print(line);
     log::info(line);
   }
 

@@ -129,11 +129,14 @@ TEST(Memory, EveryPrefetchPolicyIsPredictedToTheByte) {
 
 TEST(Memory, FrozenUnitsHaveNoMomentsAndTheirGradientsGo) {
   for (const char* strategy : {"full_shard", "no_shard"}) {
-    for (const char* frozen : {"^block", "^block.0", "^embedding", "norm"}) {
-      JobConfig config = small(test::model_t(1), 4);
-      config.fsdp.strategy = strategy;
-      config.optimizer.groups = {{.match = frozen, .frozen = true}};
-      expect_exact(config, 2);
+    for (const char* reduce : {"once", "every_micro_batch"}) {
+      for (const char* frozen : {"^block", "^block.0", "^embedding", "norm", "."}) {
+        JobConfig config = small(test::model_t(1), 4);
+        config.fsdp.strategy = strategy;
+        config.fsdp.reduce = reduce;
+        config.optimizer.groups = {{.match = frozen, .frozen = true}};
+        expect_exact(config, 2);
+      }
     }
   }
 }
