@@ -95,7 +95,7 @@ class Search {
     bool changes_bits = false;
     for (const Change* change : changes) {
       change->apply(changed);
-      words += fmt::format("{}{}: {}", words.empty() ? "" : " with ", change->key, change->value);
+      words += fmt::format("{}{}: {}", words.empty() ? "" : " and ", change->key, change->value);
       changes_bits = changes_bits || change->changes_bits;
     }
     const auto bytes = need_of(changed, plan_.mesh.num_ranks(), words);
