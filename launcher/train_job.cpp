@@ -10,6 +10,7 @@
 #include "fsdp/policy.h"
 #include "launcher/binding.h"
 #include "launcher/cpuset.h"
+#include "launcher/host_memory.h"
 #include "launcher/mpi_session.h"
 #include "launcher/placement.h"
 #include "launcher/rank_guard.h"
@@ -21,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/config/load.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "runtime/train/reporter.h"
 #include "runtime/train/trainer.h"
 
 namespace tessera {
@@ -66,6 +68,13 @@ JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConf
   const BoundRank mine{session.rank(), session.host(), static_cast<int>(here.machine.cores.size()), binding.mine};
   for (const std::string& text : session.all_gather(mine.encode())) binding.all.push_back(BoundRank::decode(text));
   return binding;
+}
+
+// The ranks of a host share its memory evenly.
+MemoryBudget share_of_host(const MpiSession& session) {
+  const std::int64_t bytes = host_memory_bytes();
+  return {bytes / session.local_size(),
+          fmt::format("{} of {} for {} ranks", format_bytes(bytes), session.host(), session.local_size())};
 }
 
 ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& options) {
@@ -116,6 +125,7 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
       .num_threads = binding.mine.num_threads,
       .factory = *factory,
       .device = *device,
+      .device_memory = share_of_host(session),
       .progress = progress_mode(options.progress),
       .stop_requested = stop_requested,
       .on_fatal = [&guard](const std::exception_ptr& error) { guard.fail(error); },

@@ -58,7 +58,7 @@ struct GptRunner::State {
   void run(int segment, const MicroBatch& batch, ParameterViews views, Slot& s, bool keep) {
     check(batch.tokens);
     if (segment == 0) {
-      s.residual.reset();  // of an evaluation
+      s.residual.reset();  // of a token's logits
       s.residual = embed(batch, views);
       return;
     }
@@ -124,7 +124,7 @@ LossSum GptRunner::evaluate_head(const MicroBatch& batch, ParameterViews paramet
   Slot& s = state_->slot(slot);
   state_->check(batch.targets);
   require(static_cast<bool>(s.residual), "the head before the last block");
-  return head_loss_only(state_->context, batch, state_->head(parameters), s.residual);
+  return head_loss_only(state_->context, batch, state_->head(parameters), std::move(s.residual));
 }
 
 void GptRunner::logits(std::int64_t row, ParameterViews parameters, std::span<float> out, int slot) {

@@ -28,11 +28,9 @@
 
 namespace tessera {
 
-// The table. micro_batch_size is B, for the bytes and FLOPs of the segments. ConfigError where sizes contradict each
-// other or a kind is unknown. Bytes are the allocator's (multiples of 64), in fp32. saved_bytes: what one forward()
-// keeps, its output included; the head's is the gradient of the residual stream [T, H] that it leaves in place of its
-// input. Workspace of the head: forward is evaluate_head, backward is head_loss. Rope's tables live as long as the
-// runner and are part of every segment's workspace. FLOPs: the causal half of attention, lookups none.
+// The table. micro_batch_size is B, for the memory and FLOPs of the segments. ConfigError where sizes contradict each
+// other or a kind is unknown. Memory is the allocator's, to the byte, in fp32, and follows the calls of GptRunner below.
+// constant_bytes: rope's tables. FLOPs: the causal half of attention, lookups none. num_threads: of the device.
 ModelSpec describe_gpt(const ModelConfig& model, std::int64_t micro_batch_size, int num_threads = 1);
 
 // One micro-batch. tokens, targets: i32 [B*S] in host memory of the device; targets may be empty where no loss is asked
@@ -74,9 +72,9 @@ class GptRunner {
 
   // Evaluation: nothing is saved, dropout off; call forward_only for segments in order, then evaluate_head or logits.
   void forward_only(int segment, const MicroBatch& batch, ParameterViews parameters, int slot = 0);
-  // The losses are plain cross-entropies: label smoothing and z_loss belong to the training.
+  // Frees the last block's output. The losses are plain cross-entropies: label smoothing and z_loss belong to the training.
   LossSum evaluate_head(const MicroBatch& batch, ParameterViews parameters, int slot = 0);
-  // Logits [V] of one position (row of B*S) after the last block, into out.
+  // Logits [V] of one position (row of B*S) after the last block, whose output stays, into out.
   void logits(std::int64_t row, ParameterViews parameters, std::span<float> out, int slot = 0);
 
   // Drops all activations (after an error, a skip, an evaluation).

@@ -79,7 +79,7 @@ LossSum head_loss_and_gradient(const GptContext& c, const MicroBatch& batch, con
   return sum_losses(c, batch.targets, losses);
 }
 
-LossSum head_loss_only(const GptContext& c, const MicroBatch& batch, const HeadViews& p, ConstTensorView input) {
+LossSum head_loss_only(const GptContext& c, const MicroBatch& batch, const HeadViews& p, DeviceTensor input) {
   const FinalNorm norm = final_norm(c, p, input);
   const DeviceTensor losses = c.scratch({c.shape.tokens()});
   // Smoothing and z_loss shape the training; a measure that holds them could not be compared with any other model's.

@@ -43,12 +43,6 @@ SegmentSpec& append(ModelSpec& spec, const GptShape& s, const std::string& name,
   return segment;
 }
 
-void set_bytes(SegmentSpec& segment, const SegmentBytes& bytes) {
-  segment.saved_bytes = bytes.saved;
-  segment.forward_workspace_bytes = bytes.forward_workspace;
-  segment.backward_workspace_bytes = bytes.backward_workspace;
-}
-
 // Every token meets every element of a segment's matrices once.
 std::int64_t product_flops(const ModelSpec& spec, const SegmentSpec& segment, const GptShape& s) {
   std::int64_t elements = 0;
@@ -69,15 +63,16 @@ std::int64_t attention_flops(const GptShape& s) {
 ModelSpec describe_gpt(const ModelConfig& model, std::int64_t micro_batch_size, int num_threads) {
   const GptShape s = gpt_shape(model, micro_batch_size);
   ModelSpec spec;
-  set_bytes(append<EmbeddingViews>(spec, s, "embedding", ""), embedding_bytes(s));
+  spec.constant_bytes = constant_bytes(s);
+  set_embedding_memory(s, append<EmbeddingViews>(spec, s, "embedding", ""));
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     const std::string name = fmt::format("block.{}", layer);
     SegmentSpec& block = append<BlockViews>(spec, s, name, name + ".");
-    set_bytes(block, block_bytes(s, num_threads));
+    set_block_memory(s, num_threads, block);
     block.forward_flops = product_flops(spec, block, s) + attention_flops(s);
   }
   SegmentSpec& head = append<HeadViews>(spec, s, "head", "");
-  set_bytes(head, head_bytes(s));
+  set_head_memory(s, head);
   head.forward_flops = product_flops(spec, head, s);
   return spec;
 }

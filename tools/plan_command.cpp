@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/shard_layout.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
-#include "runtime/train/plan.h"
-#include "runtime/train/reporter.h"
+#include "runtime/config/scalar.h"
+#include "runtime/train/memory_budget.h"
+#include "tools/plan_report.h"
 
 namespace tessera {
 namespace {
@@ -22,67 +22,84 @@ struct PlanOptions {
   std::string config;
   std::vector<std::string> overrides;
   int ranks = 1;
-  int rank = 0;
+  std::optional<int> rank;
   std::optional<std::int64_t> ranks_per_host;
+  std::string memory;
+  bool simulate = false;
+  double tflops = DeviceModel().flops_per_second / 1e12;
+  double gbps = DeviceModel().bytes_per_second / 1e9;
+  double call_us = DeviceModel().call_seconds * 1e6;
+  double issue_us = DeviceModel().issue_seconds * 1e6;
   bool json = false;
 };
 
-std::string plan_text(const JobConfig& config, const Plan& plan) {
-  std::string out = fmt::format("mesh    {} | lanes {} | {} micro-batches per rank\n", plan.mesh.str(),
-                                plan.batch.lanes, plan.batch.micro_batches_per_rank);
-  out += fmt::format("model   {} parameters, {} in products\n", format_count(plan.model.num_parameters()),
-                     format_count(plan.model.num_parameters_in_products()));
-  out += fmt::format("memory  {} per rank predicted, {} of it parameters, gradients and moments\n",
-                     format_bytes(plan.predicted_bytes()), format_bytes(plan.state_bytes()));
-  if (const std::int64_t limit = memory_limit_bytes(config.device); limit > 0) {
-    const char* verdict = plan.least_bytes() > limit       ? "too small"
-                          : plan.predicted_bytes() > limit ? "may be too small"
-                                                           : "fits";
-    out += fmt::format("limit   {}: {}\n", format_bytes(limit), verdict);
+// --memory, or device.memory_limit.
+std::int64_t memory_limit(const PlanOptions& options, const JobConfig& config) {
+  if (options.memory.empty()) return memory_limit_bytes(config.device);
+  const auto bytes = config::parse_byte_size(options.memory);
+  if (!bytes || *bytes <= 0)
+    throw ConfigError(fmt::format("--memory: found '{}', expected bytes, as 80GiB", options.memory));
+  return *bytes;
+}
+
+ExitCode print_plan(const PlanOptions& options) {
+  const JobConfig config = load_config(options.config, options.overrides);
+  const ResolvedBatch batch = resolve(config, options.ranks);
+  const int rank = options.rank.value_or(0);
+  if (rank >= options.ranks) throw ConfigError(fmt::format("--rank: {} is not one of {} ranks", rank, options.ranks));
+  const MeshShape mesh = make_mesh(config.fsdp, batch, options.ranks_per_host.value_or(batch.dp));
+  const int threads = static_cast<int>(config.device.threads.value_or(1));
+  const Plan plan = make_plan(config, batch, mesh, rank, threads);
+  PlanReport report{.plan = plan,
+                    .training = prove_program(plan, plan.program),
+                    .evaluation = prove_program(plan, plan.evaluation_program),
+                    .faulty = prove_faulty_step(plan, config.chaos),
+                    .memory_limit = memory_limit(options, config),
+                    .with_program = options.rank.has_value()};
+  if (report.memory_limit > 0 && plan.peak().bytes > report.memory_limit) {
+    report.fix = cheapest_fix(config, plan, report.memory_limit, threads);
   }
-  out +=
-      fmt::format("step    {:.3g} TFLOP per rank; per rank {} all_gathers, {} reduce_scatters\n",
-                  plan.step_flops() / 1e12, plan.program.count(OpCode::kUnshard), plan.program.count(OpCode::kReduce));
-  out += "groups  ";
-  for (const Group& group : canonical_groups(plan.mesh)) {
-    if (group.members.size() > 1) out += fmt::format("{} ({} ranks)  ", group.name(), group.members.size());
+  if (options.simulate) {
+    report.simulated = simulate_cases(plan, {.flops_per_second = options.tflops * 1e12,
+                                             .bytes_per_second = options.gbps * 1e9,
+                                             .call_seconds = options.call_us * 1e-6,
+                                             .issue_seconds = options.issue_us * 1e-6});
   }
-  out += "\nunits   ";
-  for (const UnitSpec& unit : plan.units) {
-    out += fmt::format("{} {} per shard  ", unit.name,
-                       format_bytes(4 * make_shard_layout(plan.model, unit, plan.groups.num_shards).shard_size));
-  }
-  return out + "\n\n" + plan.program.str();
+  std::fputs((options.json ? plan_report_json(report) : plan_report_text(report)).c_str(), stdout);
+  return is_proven(report) ? ExitCode::kDone : ExitCode::kCollective;
 }
 
 }  // namespace
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command =
-      app.add_subcommand("plan", "print what each rank will do: mesh, groups, units, memory, step program");
+  CLI::App* command = app.add_subcommand(
+      "plan", "print what each rank will do, on any machine: mesh, memory, collectives, step program");
   command->footer(
-      "tessera plan configs/tiny.yaml --ranks 4\ntessera plan configs/gpt2-124m.yaml --ranks 8 --rank 3 --json");
+      "tessera plan configs/gpt2-124m.yaml --ranks 8 --memory 8GiB\ntessera plan configs/tiny.yaml --ranks 4 --rank 3\n"
+      "tessera plan configs/gpt2-124m.yaml --ranks 8 --simulate --json");
   command->add_option("config", options->config, "job file")->required();
   command->add_option("--ranks", options->ranks, "world size to plan for")->check(CLI::PositiveNumber);
-  command->add_option("--rank", options->rank, "logical rank whose program is printed")->check(CLI::NonNegativeNumber);
+  command->add_option("--rank", options->rank, "print the step program of this logical rank")
+      ->check(CLI::NonNegativeNumber);
   command
       ->add_option("--ranks-per-host", options->ranks_per_host, "neighbours of dp on a host (default: all are on one)")
       ->check(CLI::PositiveNumber);
+  command->add_option("--memory", options->memory, "what a rank has: 80GiB (default: device.memory_limit)");
+  command->add_flag("--simulate", options->simulate, "the step on an imagined device, at these rates");
+  command->add_option("--tflops", options->tflops, fmt::format("TFLOP/s of products ({:g})", options->tflops))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--gbps", options->gbps, fmt::format("GB/s of a rank, each way ({:g})", options->gbps))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--call-us", options->call_us, fmt::format("µs of an empty collective ({:g})", options->call_us))
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--issue-us", options->issue_us,
+                   fmt::format("µs the host takes to issue an instruction ({:g})", options->issue_us))
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--set", options->overrides, "key=value over the file; may be repeated");
   command->add_flag("--json", options->json, "one JSON object");
-  command->callback([options, &exit_code] {
-    const JobConfig config = load_config(options->config, options->overrides);
-    const ResolvedBatch batch = resolve(config, options->ranks);
-    if (options->rank >= options->ranks) {
-      throw ConfigError(fmt::format("--rank: {} is not one of {} ranks", options->rank, options->ranks));
-    }
-    const MeshShape mesh = make_mesh(config.fsdp, batch, options->ranks_per_host.value_or(batch.dp));
-    const Plan plan =
-        make_plan(config, batch, mesh, options->rank, static_cast<int>(config.device.threads.value_or(1)));
-    std::fputs((options->json ? plan.json() : plan_text(config, plan)).c_str(), stdout);
-    exit_code = 0;
-  });
+  command->callback([options, &exit_code] { exit_code = static_cast<int>(print_plan(*options)); });
 }
 
 }  // namespace tessera

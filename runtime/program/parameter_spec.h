@@ -23,13 +23,24 @@ struct ParameterSpec {
   friend bool operator==(const ParameterSpec&, const ParameterSpec&) = default;
 };
 
+// What one instruction on a segment of a micro-batch takes from the allocator, in bytes, over what lives when it starts.
+struct SegmentMemory {
+  std::int64_t kept = 0;              // activations at its end; negative where it frees what earlier segments kept
+  std::int64_t activations_peak = 0;  // the most activations and …
+  std::int64_t workspace_peak = 0;    // … the most scratch at once, each at its own moment
+  // Both at the moment when their sum is largest.
+  std::int64_t activations_at_peak = 0, workspace_at_peak = 0;
+  friend bool operator==(const SegmentMemory&, const SegmentMemory&) = default;
+};
+
 // A piece of the model that runs as one instruction: "embedding", "block.0" …, "head". parameters: indices into the model's list.
 struct SegmentSpec {
   std::string name;
   std::vector<int> parameters;
-  std::int64_t saved_bytes = 0;  // activations one micro-batch keeps from forward to backward, output included
-  std::int64_t forward_workspace_bytes = 0;  // scratch alive only inside the instruction, at its peak
-  std::int64_t backward_workspace_bytes = 0;
+  SegmentMemory forward;           // of a training step; the head has none of its own
+  SegmentMemory backward;          // the head: with its forward and loss
+  SegmentMemory evaluate;          // without gradients; the head: losses
+  SegmentMemory logits;            // the head: of one position
   std::int64_t forward_flops = 0;  // multiply-adds × 2 of one micro-batch, products and attention
 };
 
@@ -43,8 +54,9 @@ struct UnitSpec {
 
 struct ModelSpec {
   std::vector<ParameterSpec> parameters;
-  std::vector<SegmentSpec> segments;                // forward order: embedding, blocks, head
-  std::int64_t num_parameters() const;              // distinct elements
+  std::vector<SegmentSpec> segments;    // forward order: embedding, blocks, head
+  std::int64_t constant_bytes = 0;      // scratch that lives as long as the model runs (tables of positions)
+  std::int64_t num_parameters() const;  // distinct elements
   std::int64_t num_parameters_in_products() const;  // of matrices that multiply every token (the tied table once)
 };
 

@@ -1,8 +1,6 @@
 // Text from the weights in memory: every rank runs the same program on the same tokens; only the caller prints.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,34 +12,38 @@
 
 namespace tessera {
 
+inline constexpr std::int64_t kSampleTokens = 160;
+
 struct SamplerOptions {
-  std::int64_t num_tokens = 160;
+  std::int64_t num_tokens = kSampleTokens;
   SamplingOptions sampling;
 };
+
+// The model with the context (seq_len) that a text of `length` tokens runs in. Contexts are cut to powers of two, so that short texts do not pay for
+// all of seq_len; what lies behind the last token is causally invisible. A learned table of positions is gathered whole, so its contexts are whole too.
+ModelConfig sampler_model(const ModelConfig& model, std::int64_t length);
+// The schedule of a token program in a job with this one.
+ScheduleOptions token_schedule(ScheduleOptions training);
 
 class Sampler {
  public:
   // config.model.seq_len bounds the context. schedule: as the training program's. check: see Executor::Options.
   Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
           ExecutorStreams streams, const ScheduleOptions& schedule, ProgramCheck* check);
-  ~Sampler();
 
-  // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens.
+  // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens. What it
+  // allocates lasts as long as the call.
   std::vector<std::uint32_t> generate(std::vector<std::uint32_t> prompt, const SamplerOptions& options,
                                       std::int64_t step);
 
  private:
-  struct Window;  // a runner and program for one context length
-  Window& window_for(std::int64_t length);
-
   JobConfig config_;
   ShardedModel& model_;
   CommunicatorSet& communicators_;
   Device& device_;
   ExecutorStreams streams_;
-  ScheduleOptions schedule_;
+  StepProgram program_;  // of one token, whatever its context
   ProgramCheck* check_;
-  std::vector<std::unique_ptr<Window>> windows_;
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
 #include "parallel/collective_log.h"
@@ -35,7 +36,6 @@ namespace {
 
 // After this many skipped updates in a row the run ends: the weights themselves are lost.
 constexpr std::int64_t kMaxSkipsInARow = 100;
-constexpr std::int64_t kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 constexpr std::int64_t kSampleTopK = 50;
 
@@ -96,6 +96,7 @@ class Trainer {
     const ExitCode code = loop();
     finish_trace();
     finish_samples(code);
+    report_memory(code);
     return code;
   }
 
@@ -307,9 +308,8 @@ class Trainer {
       const ProofResult proof = prove_program(plan_, *program);
       require(proof.ok(), fmt::format("{}: {}", proof.text, fmt::join(proof.counterexample, "; ")));
     }
-    const std::int64_t limit = memory_limit_bytes(config_.device);
-    if (const std::string warning = plan_.check_memory(limit); first() && !warning.empty()) log::warn(warning);
-    allocator.set_limit(static_cast<std::size_t>(limit));
+    check_memory(config_, plan_, memory_budget(config_.device, context_.device_memory), context_.num_threads);
+    allocator.set_limit(static_cast<std::size_t>(memory_limit_bytes(config_.device)));
     if (MemoryResource* shared = context_.factory.shared_memory(); shared != nullptr && context_.mesh.dp > 1) {
       // What peers read: shards when they gather, full gradients when they reduce. What is gathered is only written here.
       allocator.set_resource(MemoryCategory::kParameters, *shared);
@@ -419,6 +419,7 @@ class Trainer {
       const double ended = monotonic_seconds();
       if (trace_ != nullptr) trace_->end_window();
       ++batch;
+      memory_peak_ = std::max(memory_peak_, outcome.allocated_peak);
       if (!outcome.updated) {
         ++skipped;
         handle_skip(outcome, step + 1, ++skipped_in_a_row);
@@ -592,6 +593,15 @@ class Trainer {
     reporter_->flush();
   }
 
+  // Both figures of the training steps, whose peaks the ranks exchange. The last word of a run that was stopped is that it was.
+  void report_memory(ExitCode code) {
+    if (!first() || memory_peak_ == 0) return;
+    const std::string line = fmt::format("memory   {} peak measured, {} predicted (at {})", format_bytes(memory_peak_),
+                                         format_bytes(plan_.memory.peak()), peak_place(plan_.program, plan_.memory));
+    if (code == ExitCode::kDone) reporter_->print(line);
+    log::info(line);
+  }
+
   const TrainContext& context_;
   const JobConfig& config_;
   int logical_rank_;
@@ -621,6 +631,7 @@ class Trainer {
   std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
+  std::int64_t memory_peak_ = 0;  // bytes allocated in a training step, over all steps and ranks
   int attempt_ = 0;
   std::uint64_t run_id_ = 0;
   bool trace_written_ = false;

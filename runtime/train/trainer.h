@@ -12,6 +12,7 @@
 #include "runtime/config/job_config.h"
 #include "runtime/config/load.h"
 #include "runtime/device/device.h"
+#include "runtime/train/memory_budget.h"
 
 namespace tessera {
 
@@ -32,6 +33,7 @@ struct TrainContext {
   CommunicatorFactory&
       factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
   Device& device;
+  MemoryBudget device_memory;  // of this rank; device.memory_limit may lower it
   ProgressMode progress = ProgressMode::kPlain;
   std::function<bool()>
       stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step and evaluation batch

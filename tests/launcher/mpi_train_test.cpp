@@ -196,6 +196,14 @@ TEST_F(MpiTrain, RefusesAFileThatIsNotThere) {
   EXPECT_EQ(count(result.err, "absent.yaml"), 1) << result.err;
 }
 
+TEST_F(MpiTrain, RefusesAJobThatCannotFitInOneLineWithTheCheapestChange) {
+  write_job(1);
+  const CommandResult result = run(test::mpirun(2) + kTessera + "train job.yaml --set device.memory_limit=600KiB");
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(count(result.err, "memory: a rank needs "), 1) << result.err;
+  EXPECT_EQ(count(result.err, "and has 600 KiB (device.memory_limit); hint: "), 1) << result.err;
+}
+
 TEST_F(MpiTrain, StopsWhenMpirunPassesASignalOn) {
   write_job(1000000);
   const CommandResult result =

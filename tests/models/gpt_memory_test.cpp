@@ -38,8 +38,35 @@ Case wide() {
 
 class GptMemory : public ::testing::TestWithParam<Case> {
  protected:
-  static std::int64_t peak(test::GptHarness& gpt, MemoryCategory category) {
-    return gpt.device().allocator().stats().by_category[static_cast<std::size_t>(category)].allocated_peak;
+  // Compares what `call` takes from the allocator with what was predicted.
+  template <typename Call>
+  static void expect_call(test::GptHarness& gpt, const SegmentMemory& expected, const char* what, const Call& call) {
+    Allocator& allocator = gpt.device().allocator();
+    allocator.reset_peaks();
+    const MemoryStats before = allocator.stats();
+    call();
+    const MemoryStats after = allocator.stats();
+    const auto counts = [](const MemoryStats& stats, MemoryCategory category) {
+      return stats.by_category[static_cast<std::size_t>(category)];
+    };
+    const auto at_peak = [](const MemoryStats& stats, MemoryCategory category) {
+      return stats.at_peak[static_cast<std::size_t>(category)];
+    };
+    constexpr auto kActivations = MemoryCategory::kActivations;
+    constexpr auto kWorkspace = MemoryCategory::kWorkspace;
+    const SegmentMemory measured{
+        .kept = counts(after, kActivations).allocated - counts(before, kActivations).allocated,
+        .activations_peak = counts(after, kActivations).allocated_peak - counts(before, kActivations).allocated,
+        .workspace_peak = counts(after, kWorkspace).allocated_peak - counts(before, kWorkspace).allocated,
+        .activations_at_peak = at_peak(after, kActivations) - counts(before, kActivations).allocated,
+        .workspace_at_peak = at_peak(after, kWorkspace) - counts(before, kWorkspace).allocated};
+    EXPECT_EQ(measured.kept, expected.kept) << what;
+    EXPECT_EQ(measured.activations_peak, expected.activations_peak) << what;
+    EXPECT_EQ(measured.workspace_peak, expected.workspace_peak) << what;
+    EXPECT_EQ(measured.activations_at_peak + measured.workspace_at_peak,
+              expected.activations_at_peak + expected.workspace_at_peak)
+        << what;
+    EXPECT_EQ(counts(after, kWorkspace).allocated, counts(before, kWorkspace).allocated) << what;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Models, GptMemory,
@@ -47,65 +74,59 @@ INSTANTIATE_TEST_SUITE_P(Models, GptMemory,
                                            odd_sizes(), wide()),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(GptMemory, ForwardKeepsTheSavedBytesAndBackwardFreesThem) {
+TEST_P(GptMemory, ForwardKeepsAndBackwardFreesTheSameBytes) {
   const auto& [name, model, micro_batch_size] = GetParam();
-  test::GptHarness gpt(model, micro_batch_size);
-  gpt.fill_weights(1);
-  const test::Tokens tokens = test::random_tokens(model, micro_batch_size, 2);
-  const auto& segments = gpt.spec().segments;
-  const int head = gpt.num_segments() - 1;
+  const ModelSpec spec = describe_gpt(model, micro_batch_size);
+  std::int64_t kept = 0;
+  for (const SegmentSpec& segment : spec.segments) kept += segment.forward.kept + segment.backward.kept;
+  EXPECT_EQ(kept, 0);
+}
 
-  std::int64_t expected = 0;
-  EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), 0);
-  for (int s = 0; s < head; ++s) {
-    gpt.runner().forward(s, tokens.view(), gpt.parameters(s));
-    expected += segments[static_cast<std::size_t>(s)].saved_bytes;
-    EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), expected) << segments[static_cast<std::size_t>(s)].name;
+// Every call of a training step takes what its segment says, in each category and in all, and leaves what it says.
+TEST_P(GptMemory, EveryCallOfAStepIsPredictedToTheByte) {
+  const auto& [name, model, micro_batch_size] = GetParam();
+  for (const int threads : {1, 3}) {
+    test::GptHarness gpt(model, micro_batch_size, threads);
+    gpt.fill_weights(1);
+    const test::Tokens tokens = test::random_tokens(model, micro_batch_size, 2);
+    const ModelSpec spec = describe_gpt(model, micro_batch_size, threads);
+    const int head = gpt.num_segments() - 1;
+    EXPECT_EQ(gpt.allocated(MemoryCategory::kWorkspace), spec.constant_bytes);
+    for (int s = 0; s < head; ++s) {
+      expect_call(gpt, spec.segments[static_cast<std::size_t>(s)].forward, "forward",
+                  [&] { gpt.runner().forward(s, tokens.view(), gpt.parameters(s)); });
+    }
+    expect_call(gpt, spec.segments.back().backward, "head",
+                [&] { gpt.runner().head_loss(tokens.view(), gpt.parameters(head), gpt.gradients(head), false, 1.0F); });
+    for (int s = head - 1; s >= 0; --s) {
+      expect_call(gpt, spec.segments[static_cast<std::size_t>(s)].backward, "backward",
+                  [&] { gpt.runner().backward(s, tokens.view(), gpt.parameters(s), gpt.gradients(s), false); });
+    }
+    EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), 0);
   }
-  gpt.device().allocator().reset_peaks();
-  gpt.runner().head_loss(tokens.view(), gpt.parameters(head), gpt.gradients(head), false, 1.0F);
-  EXPECT_EQ(peak(gpt, MemoryCategory::kActivations), expected + segments.back().saved_bytes);
-  // The head gives its input back: as many bytes as its gradient takes.
-  EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), expected);
-  for (int s = head - 1; s >= 0; --s)
-    gpt.runner().backward(s, tokens.view(), gpt.parameters(s), gpt.gradients(s), false);
-  EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), 0);
 }
 
-TEST_P(GptMemory, ScratchPeaksAtTheWorkspaceBytes) {
+TEST_P(GptMemory, EveryCallOfAnEvaluationIsPredictedToTheByte) {
   const auto& [name, model, micro_batch_size] = GetParam();
   test::GptHarness gpt(model, micro_batch_size);
   gpt.fill_weights(1);
   const test::Tokens tokens = test::random_tokens(model, micro_batch_size, 2);
-  const auto& segments = gpt.spec().segments;
   const int head = gpt.num_segments() - 1;
-  const auto peak_of = [&](auto&& call) {
-    gpt.device().allocator().reset_peaks();
-    call();
-    return peak(gpt, MemoryCategory::kWorkspace);
-  };
-
-  for (int s = 0; s < head; ++s)
-    EXPECT_EQ(peak_of([&] { gpt.runner().forward(s, tokens.view(), gpt.parameters(s)); }),
-              segments[static_cast<std::size_t>(s)].forward_workspace_bytes)
-        << segments[static_cast<std::size_t>(s)].name << " forward";
-  EXPECT_EQ(peak_of([&] { gpt.runner().evaluate_head(tokens.view(), gpt.parameters(head)); }),
-            segments.back().forward_workspace_bytes);
-  EXPECT_EQ(
-      peak_of([&] { gpt.runner().head_loss(tokens.view(), gpt.parameters(head), gpt.gradients(head), false, 1.0F); }),
-      segments.back().backward_workspace_bytes);
-  for (int s = head - 1; s >= 0; --s)
-    EXPECT_EQ(peak_of([&] { gpt.runner().backward(s, tokens.view(), gpt.parameters(s), gpt.gradients(s), false); }),
-              segments[static_cast<std::size_t>(s)].backward_workspace_bytes)
-        << segments[static_cast<std::size_t>(s)].name << " backward";
-}
-
-TEST_P(GptMemory, EvaluationKeepsOneResidualStream) {
-  const auto& [name, model, micro_batch_size] = GetParam();
-  test::GptHarness gpt(model, micro_batch_size);
-  gpt.fill_weights(1);
-  gpt.evaluate(test::random_tokens(model, micro_batch_size, 2));
-  EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), gpt.spec().segments[0].saved_bytes);
+  std::vector<float> logits(static_cast<std::size_t>(model.vocab_size));
+  for (const bool losses : {true, false}) {
+    for (int s = 0; s < head; ++s) {
+      expect_call(gpt, gpt.spec().segments[static_cast<std::size_t>(s)].evaluate, "evaluate",
+                  [&] { gpt.runner().forward_only(s, tokens.view(), gpt.parameters(s)); });
+    }
+    if (losses) {
+      expect_call(gpt, gpt.spec().segments.back().evaluate, "losses",
+                  [&] { gpt.runner().evaluate_head(tokens.view(), gpt.parameters(head)); });
+      EXPECT_EQ(gpt.allocated(MemoryCategory::kActivations), 0);
+    } else {
+      expect_call(gpt, gpt.spec().segments.back().logits, "logits",
+                  [&] { gpt.runner().logits(0, gpt.parameters(head), logits); });
+    }
+  }
 }
 
 TEST_P(GptMemory, ResetDropsWhatAnInterruptedStepHeld) {

@@ -152,8 +152,8 @@ TEST(DescribeGpt, ABlockOfGpt2Of1024TokensKeeps32MegabytesAtMost) {
   const ModelSpec spec = describe_gpt(m, 4);
   // [1024, 768] is 3,145,728 bytes: q, k, v, attention output, r and the block's output; [1024, 3072]: the activation's
   // input; four statistics [1024]; row sums [4, 12, 256].
-  EXPECT_EQ(spec.segments[1].saved_bytes, 6 * 3'145'728 + 12'582'912 + 4 * 4096 + 49'152);
-  EXPECT_LE(spec.segments[1].saved_bytes, 32'000'000);
+  EXPECT_EQ(spec.segments[1].forward.kept, 6 * 3'145'728 + 12'582'912 + 4 * 4096 + 49'152);
+  EXPECT_LE(spec.segments[1].forward.kept, 32'000'000);
 }
 
 TEST(DescribeGpt, RefusesWhatDoesNotFitTogether) {

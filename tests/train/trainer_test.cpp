@@ -491,58 +491,6 @@ TEST_F(TrainerTest, TheValidationLossIsThePlainCrossEntropyWhateverTheTrainingAd
   EXPECT_GT(shaped[2]["loss"].get<double>(), plain[2]["loss"].get<double>() + 0.1);  // z_loss · (ln 64)² = 0.17
 }
 
-TEST_F(TrainerTest, AJobThatDoesNotFitTheMemoryLimitIsRefusedBeforeItTrains) {
-  JobConfig config = test::model_t(1);
-  config.data.train = {{random_tokens(2001), 1.0}};
-  config.device.memory_limit = "100KiB";
-  try {
-    run(config, 2);
-    FAIL();
-  } catch (const AgreedError& error) {
-    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
-    EXPECT_NE(std::string(error.what()).find("parameters"), std::string::npos) << error.what();
-  }
-}
-
-// Parameters and moments alone would fit: the refusal must not wait for the first gradient that does not.
-TEST_F(TrainerTest, AJobWhoseGradientsWouldNotFitIsRefusedBeforeItLeavesAFile) {
-  JobConfig config = test::model_t(1);
-  config.data.train = {{random_tokens(2001), 1.0}};
-  const ResolvedBatch batch = resolve(config, 1);
-  const Plan plan = make_plan(config, batch, {.dp = 1}, 0, 1);
-  config.device.memory_limit = std::to_string(plan.least_bytes() - 1);
-  try {
-    run(config);
-    FAIL();
-  } catch (const AgreedError& error) {
-    EXPECT_EQ(error.exit_code, ExitCode::kDevice);
-    EXPECT_TRUE(std::string(error.what()).starts_with("memory: a rank needs ")) << error.what();
-    EXPECT_NE(std::string(error.what()).find("hint: "), std::string::npos) << error.what();
-  }
-  EXPECT_FALSE(std::filesystem::exists(run_path()));
-}
-
-TEST_F(TrainerTest, TheMeasuredPeakLiesBetweenWhatIsCertainAndWhatIsPredicted) {
-  for (JobConfig config : {test::model_t(2), test::llama_t(2), test::model_w(1)}) {
-    config.data.train = {{random_tokens(8001), 1.0}};
-    for (const int world : {1, 2, 4}) {
-      for (const std::string wrap : {"block", "root"}) {
-        for (const std::int64_t micro : {1, 2}) {
-          if (config.run.name == "w" && (world != 2 || micro != 2)) continue;  // the large one once per wrap
-          config.fsdp.wrap = wrap;
-          config.batch.micro_batch_size = micro;
-          const ResolvedBatch batch = resolve(config, world);
-          const Plan plan = make_plan(config, batch, {.dp = world}, 0, 1);
-          const auto peak = run(config, world).back()["memory_allocated_peak"].get<std::int64_t>();
-          const std::string where = config.run.name + ", " + std::to_string(world) + " ranks, wrap " + wrap;
-          EXPECT_LE(plan.least_bytes(), peak) << where;
-          EXPECT_GE(plan.predicted_bytes(), peak) << where;
-        }
-      }
-    }
-  }
-}
-
 TEST_F(TrainerTest, AnEarlierRunsFilesAreMovedAsideNotOverwritten) {
   JobConfig config = test::model_t(1);
   config.data.train = {{random_tokens(2001), 1.0}};

@@ -1,6 +1,7 @@
 #include "runtime/ops/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "runtime/base/math.h"
@@ -230,15 +231,27 @@ void backward_block(const Head& head, const Scratch& s, const AttentionBackward&
   }
 }
 
-// One task per kv head of each sequence: its query heads follow each other, so that sums over them have one order.
+// How many tasks run at once, each with scratch of its own.
+std::int64_t num_workers(const AttentionShape& shape, int num_threads) {
+  return std::min<std::int64_t>(num_threads, shape.batch * shape.kv_heads);
+}
+
+// One task per kv head of each sequence: its query heads follow each other, so that sums over them have one order. Scratch is taken once for all,
+// so that what the operator holds does not depend on how its tasks happen to overlap.
 template <typename Task>
 void for_heads(StreamView stream, const AttentionShape& shape, bool backward, Task task) {
   CpuDevice& device = cpu_device(stream);
   const auto bytes = static_cast<std::size_t>(Scratch(shape, backward, nullptr).carver.bytes());
-  device.pool().parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t index) {
-    const Buffer buffer = device.allocator().allocate(bytes, MemoryCategory::kWorkspace, stream);
-    task(Head{shape, kernels(), index / shape.kv_heads, index % shape.kv_heads},
-         Scratch(shape, backward, buffer.as<float>()));
+  const std::int64_t workers = num_workers(shape, device.pool().num_threads());
+  const Buffer buffer =
+      device.allocator().allocate(static_cast<std::size_t>(workers) * bytes, MemoryCategory::kWorkspace, stream);
+  std::atomic<std::int64_t> next = 0;
+  device.pool().parallel_for(workers, [&](std::int64_t worker) {
+    const Scratch scratch(shape, backward,
+                          buffer.as<float>() + static_cast<std::size_t>(worker) * bytes / sizeof(float));
+    for (std::int64_t index = next++; index < shape.batch * shape.kv_heads; index = next++) {
+      task(Head{shape, kernels(), index / shape.kv_heads, index % shape.kv_heads}, scratch);
+    }
   });
 }
 
@@ -308,8 +321,7 @@ void rope(StreamView stream, const Rope& args) {
 namespace tessera::ops {
 
 std::int64_t attention_workspace_bytes(const AttentionShape& shape, int num_threads, bool backward) {
-  const std::int64_t tasks = std::min<std::int64_t>(num_threads, shape.batch * shape.kv_heads);
-  return tasks * cpu::Scratch(shape, backward, nullptr).carver.bytes();
+  return cpu::num_workers(shape, num_threads) * cpu::Scratch(shape, backward, nullptr).carver.bytes();
 }
 
 }  // namespace tessera::ops
