@@ -53,6 +53,8 @@ class ShardedUnit {
   // After that: drops the full gradient and adds the two parts of a tied matrix. accumulate: then adds the result to the shard that was reduced
   // before.
   void finish_reduce(StreamView compute, bool accumulate);
+  // Whether that computes anything, or gives back memory alone.
+  bool finish_adds(bool accumulate) const { return accumulate || layout_.tied_slot >= 0; }
   std::span<float> gradient_shard() const;  // only while reduced
   void drop_gradient();
   GradientState gradient_state() const { return gradient_state_; }

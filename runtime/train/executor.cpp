@@ -149,7 +149,7 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       break;
     case OpCode::kWaitReduce:
       model_.unit(i.unit).wait_reduce(streams_.compute);
-      enter(TraceClass::kCompute);
+      enter(model_.unit(i.unit).finish_adds(i.accumulate) ? TraceClass::kCompute : TraceClass::kHost);
       model_.unit(i.unit).finish_reduce(streams_.compute, i.accumulate);
       break;
     case OpCode::kDropGradient: model_.unit(i.unit).drop_gradient(); break;
