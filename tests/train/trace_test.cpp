@@ -150,26 +150,45 @@ TEST_F(TraceTest, OfAnEarlierRunMovesToItsAttempt) {
   EXPECT_EQ(read_rank_trace(path_ + "/attempts/1/trace/rank-00000.json").header.run, first);
 }
 
-// 12 blocks and the root: 13 gathers forward, 12 again backward, 13 reductions.
+struct CountCase {
+  FsdpConfig fsdp;
+  int forward, backward, reductions;  // all_gathers of either phase, reduce_scatters
+};
+
+// 12 blocks and the root: 13 gathers forward and, where blocks were resharded, 12 again backward; one reduction per unit.
 TEST_F(TraceTest, CountsAsManyCallsAsProgramAndLog) {
-  JobConfig config = job(3, StepRange{2, 3});
-  config.model.num_layers = 12;
-  run(config);
-  const json plan = json::parse(std::ifstream(path_ + "/plan.json"));
-  EXPECT_EQ(plan["calls"]["all_gather"], 25);
-  EXPECT_EQ(plan["calls"]["reduce_scatter"], 13);
-  for (const int rank : {0, 1}) {
-    std::map<std::pair<std::int64_t, CollectiveOp>, std::int64_t> logged;
-    for (const LoggedCall& call : read_collective_log(RunDirectory(path_).collective_log(rank)).calls)
-      ++logged[{call.identity.step, call.identity.op}];
-    const std::vector<StepTimes> steps = analyse(trace_of(rank).spans);
-    ASSERT_EQ(steps.size(), 2U);
-    for (const StepTimes& step : steps) {
-      EXPECT_EQ(step.find(CollectiveOp::kAllGather, "forward")->num_calls, 13);
-      EXPECT_EQ(step.find(CollectiveOp::kAllGather, "backward")->num_calls, 12);
-      EXPECT_EQ(step.find(CollectiveOp::kReduceScatter, "backward")->num_calls, 13);
-      EXPECT_EQ((logged[{step.step, CollectiveOp::kAllGather}]), 25);
-      EXPECT_EQ((logged[{step.step, CollectiveOp::kReduceScatter}]), 13);
+  std::vector<CountCase> cases = {{{.wrap = "root"}, 1, 0, 1}, {{.reshard_after_forward = "false"}, 13, 0, 13}};
+  for (const std::string prefetch : {"backward_pre", "backward_post", "none"}) {
+    for (const std::int64_t limit : {1, 2, 5}) {
+      cases.push_back({{.backward_prefetch = prefetch, .max_inflight_all_gathers = limit}, 13, 12, 13});
+    }
+  }
+  const auto calls = [](const StepTimes& step, CollectiveOp op, const char* phase) {
+    const CommunicationTimes* times = step.find(op, phase);
+    return times == nullptr ? 0 : times->num_calls;
+  };
+  for (const CountCase& expected : cases) {
+    JobConfig config = job(3, StepRange{2, 3});
+    config.model.num_layers = 12;
+    config.fsdp = expected.fsdp;
+    run(config);
+    const json plan = json::parse(std::ifstream(path_ + "/plan.json"));
+    const int gathers = expected.forward + expected.backward;
+    EXPECT_EQ(plan["calls"]["all_gather"], gathers);
+    EXPECT_EQ(plan["calls"]["reduce_scatter"], expected.reductions);
+    for (const int rank : {0, 1}) {
+      std::map<std::pair<std::int64_t, CollectiveOp>, std::int64_t> logged;
+      for (const LoggedCall& call : read_collective_log(RunDirectory(path_).collective_log(rank)).calls)
+        ++logged[{call.identity.step, call.identity.op}];
+      const std::vector<StepTimes> steps = analyse(trace_of(rank).spans);
+      ASSERT_EQ(steps.size(), 2U);
+      for (const StepTimes& step : steps) {
+        EXPECT_EQ(calls(step, CollectiveOp::kAllGather, "forward"), expected.forward);
+        EXPECT_EQ(calls(step, CollectiveOp::kAllGather, "backward"), expected.backward);
+        EXPECT_EQ(calls(step, CollectiveOp::kReduceScatter, "backward"), expected.reductions);
+        EXPECT_EQ((logged[{step.step, CollectiveOp::kAllGather}]), gathers);
+        EXPECT_EQ((logged[{step.step, CollectiveOp::kReduceScatter}]), expected.reductions);
+      }
     }
   }
 }
