@@ -119,8 +119,9 @@ SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& 
     refuse(path, fmt::format("a header of {} bytes, {} are there", length, file->size() - kLengthBytes));
   text.resize(length);
   file->read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  // A parser would skip white space and a byte order mark here; the format does not.
+  // A parser would skip white space and a byte order mark here, and take a NUL for the end; the format does not.
   if (!text.starts_with('{')) refuse(path, "the header does not begin with '{'");
+  if (text.find('\0') != std::string::npos) refuse(path, "the header holds a NUL byte");
 
   SafetensorsHeader header{.data_offset = kLengthBytes + length};
   const std::string problem = parse_safetensors_json(text, header);

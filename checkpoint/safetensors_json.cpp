@@ -95,11 +95,9 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& error) override {
-    // Says so of bad UTF-8 as well.
-    const std::string what = error.what();
-    const auto reason = what.rfind(": ");
-    return stop(fmt::format("the header is no JSON, at byte {}: {}", position,
-                            reason == std::string::npos ? what : what.substr(reason + 2, 120)));
+    // The library's text differs between its releases and repeats the bytes it stumbled over.
+    const bool encoding = std::string_view(error.what()).find("UTF-8") != std::string_view::npos;
+    return stop(fmt::format("the header is no {}, at byte {}", encoding ? "UTF-8" : "JSON", position));
   }
 
  private:
