@@ -22,7 +22,8 @@ std::string attempt_name(std::string_view prefix, std::int64_t step, std::uint64
 std::optional<std::int64_t> leading_step(std::string_view text) {
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || fmt::format("{:08}", step) != text.substr(0, static_cast<std::size_t>(end - text.data())))
+  if (error != std::errc() || step < 0 ||
+      fmt::format("{:08}", step) != text.substr(0, static_cast<std::size_t>(end - text.data())))
     return std::nullopt;
   return step;
 }
