@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <map>
 
 #include "checkpoint/block_hash.h"
@@ -83,14 +84,16 @@ ShardReport write_shard(FileSystem& files, const std::string& folder, const std:
                         const std::vector<SourceSlice>& slices, std::span<const std::byte> image) {
   const auto file = files.create(fmt::format("{}/{}", folder, name), image.size());
   ShardReport report{.file = {.name = name, .bytes = image.size()}};
+  // Beside the writing: on a fast disk, one core's digests would take a third of the save.
+  auto slice_reports = std::async(std::launch::async, [&] { return report_slices(plan, slices, image); });
   for (std::uint64_t offset = 0; offset < image.size(); offset += kChunkBytes) {
     const auto chunk = image.subspan(offset, std::min<std::uint64_t>(kChunkBytes, image.size() - offset));
     append_block_hashes(chunk, report.file.block_hashes);
     file->write_at(offset, chunk);
   }
-  report.slices = report_slices(plan, slices, image);  // while the disk still writes
   file->sync();
   file->close();
+  report.slices = slice_reports.get();
   return report;
 }
 
