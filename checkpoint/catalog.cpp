@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "checkpoint/folders.h"
 #include "checkpoint/reader.h"
 #include "runtime/base/error.h"
@@ -47,12 +49,13 @@ std::string resolve_directory(FileSystem& files, const std::string& path) {
 
 std::string resolve_checkpoint(FileSystem& files, const std::string& path) {
   if (!files.exists(path)) throw CheckpointError(fmt::format("{}: there is nothing", path));
-  const std::string directory = resolve_directory(files, path);
-  // A folder without its manifest is still meant as a checkpoint where its name says so.
-  if (files.exists(fmt::format("{}/{}", path, kManifestName)) || list_steps(files, directory).empty()) return path;
-  const LatestCheckpoint latest = find_latest(files, directory);
+  // A checkpoint that lost its manifest is still meant as one where its name says so.
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (step_of_folder(name) || files.exists(fmt::format("{}/{}", path, kManifestName))) return path;
+  const LatestCheckpoint latest = find_latest(files, resolve_directory(files, path));
   if (latest.step) return latest.folder;
-  throw CheckpointError(fmt::format("{}: no complete checkpoint; {}", directory, latest.skipped.front().reason));
+  throw CheckpointError(fmt::format("{}: no complete checkpoint{}", path,
+                                    latest.skipped.empty() ? "" : "; " + latest.skipped.front().reason));
 }
 
 }  // namespace tessera

@@ -29,8 +29,6 @@ class CheckpointReader {
   // Collective: read() and verify_rest(), succeeding on all ranks or throwing the same CheckpointError on all.
   void load(RankExchange& ranks, const std::vector<TargetSlice>& targets);
 
-  std::vector<VerifiedFile>& files() { return files_; }
-
  private:
   CheckpointReader(std::string folder, Manifest manifest)
       : folder_(std::move(folder)), manifest_(std::move(manifest)) {}

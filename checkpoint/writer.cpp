@@ -89,7 +89,8 @@ void CheckpointWriter::certify(const ResumeCertificate& certificate) {
 }
 
 bool CheckpointWriter::ready() const {
-  return state_ != State::kIdle && work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return state_ != State::kIdle && work_.valid() &&
+         work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 std::optional<SavedCheckpoint> CheckpointWriter::advance() {

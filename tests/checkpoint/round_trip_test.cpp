@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 
@@ -54,6 +55,35 @@ TEST_F(RoundTrip, EveryLayoutLoadsWhatEveryOtherSaved) {
       EXPECT_EQ(messages, std::vector<std::string>(messages.size())) << from;
     }
   }
+}
+
+TEST_F(RoundTrip, RandomLayoutsLoadWhatRandomLayoutsSaved) {
+  std::mt19937 random(11);
+  const auto random_layout = [&] {
+    const std::vector<std::string> wraps{"block", "root", "1", "2", "3"};
+    return Layout{wraps[random() % wraps.size()], 1 + static_cast<int>(random() % 12)};
+  };
+  std::optional<std::uint64_t> root;
+  for (std::size_t round = 0; round < 10; ++round) {
+    const Layout from = random_layout(), to = random_layout();
+    const SavedCheckpoint saved =
+        test::save_layout(*files_, directory(round), model_, from.wrap, from.num_shards, 1, 5);
+    EXPECT_EQ(saved.root_hash, root.value_or(saved.root_hash)) << from.wrap << " " << from.num_shards;
+    root = saved.root_hash;
+    for (int rank = 0; rank < to.num_shards; ++rank) {
+      SyntheticState state(model_, to.wrap, to.num_shards, rank);
+      CheckpointReader::open(*files_, saved.folder).read(state.targets());
+      EXPECT_EQ(state.num_wrong(5), 0) << to.wrap << " " << to.num_shards;
+    }
+  }
+}
+
+// A block of 12 · 12 + 12 elements fills five of seven shards: of 160 with their padding, each has 32.
+TEST_F(RoundTrip, SomeShardsOfTheLayoutsAreEmpty) {
+  const ShardLayout layout = make_shard_layout(model_, make_units(model_, "block")[1], 7);
+  EXPECT_EQ(layout.shard_size, 32);
+  EXPECT_TRUE(layout.slices(5).empty());
+  EXPECT_TRUE(layout.slices(6).empty());
 }
 
 TEST_F(RoundTrip, AllLayoutsOfAStateHaveOneRoot) {

@@ -1,12 +1,14 @@
-// Manifest ↔ JSON.
+// JSON → Manifest.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/hash_list.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/manifest_text.h"
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 
@@ -15,77 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kHashBegin = "{\"manifest_hash\": \"";
-constexpr std::string_view kHashEnd = "\",\n";
-constexpr std::size_t kHexDigits = 16;
-constexpr std::size_t kFirstLineBytes = kHashBegin.size() + kHexDigits + kHashEnd.size();
 constexpr int kMaxDepth = 8;
-constexpr std::string_view kFormat = "tessera-checkpoint";
-
-// ---- writing
-
-Json json_of(const Fields& fields) {
-  Json object = Json::object();
-  for (const auto& [name, value] : fields) object[name] = value;
-  return object;
-}
-
-Json json_of(const std::optional<ResumeCertificate>& certificate) {
-  if (!certificate) return nullptr;
-  return {{"batch_digest", hex64(certificate->batch_digest)},
-          {"learning_rate", certificate->learning_rate},
-          {"rng_digest", hex64(certificate->rng_digest)},
-          {"loss", certificate->loss}};
-}
-
-Json json_of(const TrainingState& state) {
-  return {
-      {"config", state.config},
-      {"mesh",
-       {{"dp", state.mesh.dp},
-        {"pp", state.mesh.pp},
-        {"tp", state.mesh.tp},
-        {"strategy", state.mesh.strategy},
-        {"wrap", state.mesh.wrap}}},
-      {"data",
-       {{"next_batch", state.data.next_batch},
-        {"epoch", state.data.epoch},
-        {"tokens_seen", state.data.tokens_seen},
-        {"order_digest", hex64(state.data.order_digest)}}},
-      {"schedule", {{"updates", state.schedule.updates}, {"decay_steps", state.schedule.decay_steps}}},
-      {"loss_scaler",
-       {{"scale", state.loss_scaler.scale},
-        {"good_steps", state.loss_scaler.good_steps},
-        {"skipped_steps", state.loss_scaler.skipped_steps}}},
-      {"rng", {{"seed", hex64(state.rng.seed)}}},
-      {"numerics", json_of(state.numerics)},
-      {"certificate", json_of(state.certificate)},
-  };
-}
-
-Json json_of(const FileRecord& file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"block_hashes", encode_hashes(file.block_hashes)}};
-}
-
-Json json_of(const TensorRecord& tensor) {
-  Json slices = Json::array();
-  for (const StoredSlice& slice : tensor.slices)
-    slices.push_back(Json::array({slice.file, slice.file_offset, slice.offset, slice.count}));
-  return {{"name", tensor.name},
-          {"dtype", tensor.dtype},
-          {"shape", tensor.shape},
-          {"slices", std::move(slices)},
-          {"block_digests", encode_hashes(tensor.block_digests)}};
-}
-
-template <typename Record>
-std::string lines(const std::vector<Record>& records) {
-  std::string text = "[";
-  for (const Record& record : records) text += (text.size() == 1 ? "\n" : ",\n") + json_of(record).dump();
-  return text + "]";
-}
-
-// ---- reading
 
 // One value with its place in the document, for messages.
 class Node {
@@ -94,7 +26,7 @@ class Node {
       : json_(json), path_(std::move(path)), where_(std::move(where)) {}
 
   Node at(const char* field) const {
-    expect(json_.is_object(), "an object");
+    expect(json_.is_object(), "object");
     const auto value = json_.find(field);
     if (value == json_.end()) fail(fmt::format("lacks {}", field));
     return {*value, path_, where_.empty() ? field : fmt::format("{}.{}", where_, field)};
@@ -102,49 +34,49 @@ class Node {
   bool is_null() const { return json_.is_null(); }
 
   std::string text() const {
-    expect(json_.is_string(), "a text");
+    expect(json_.is_string(), "text");
     return json_.get<std::string>();
   }
   std::int64_t count() const {
-    expect(json_.is_number_unsigned() && json_.get<std::uint64_t>() < std::uint64_t{1} << 53, "a count below 2^53");
+    expect(json_.is_number_unsigned() && json_.get<std::uint64_t>() < std::uint64_t{1} << 53, "count below 2^53");
     return json_.get<std::int64_t>();
   }
   int small_count() const {
     const std::int64_t value = count();
-    expect(value <= std::numeric_limits<int>::max(), "a count below 2^31");
+    expect(value <= std::numeric_limits<int>::max(), "count below 2^31");
     return static_cast<int>(value);
   }
   double number() const {
     if (json_.is_null()) return std::nan("");
-    expect(json_.is_number(), "a number");
+    expect(json_.is_number(), "number");
     return json_.get<double>();
   }
   std::uint64_t hash() const {
     const std::vector<std::uint64_t> hashes = hash_list();
-    expect(hashes.size() == 1, "16 hex digits");
+    expect(hashes.size() == 1, "hash of 16 hex digits");
     return hashes[0];
   }
   std::vector<std::uint64_t> hash_list() const {
-    expect(json_.is_string(), "hex digits");
+    expect(json_.is_string(), "text of hex digits");
     std::vector<std::uint64_t> hashes;
     expect(decode_hashes(json_.get_ref<const std::string&>(), hashes), "list of hashes of 16 hex digits");
     return hashes;
   }
   Fields fields() const {
-    expect(json_.is_object(), "an object");
+    expect(json_.is_object(), "object");
     Fields fields;
     for (const auto& [name, value] : json_.items())
       fields.emplace_back(name, Node(value, path_, fmt::format("{}.{}", where_, name)).text());
     return fields;
   }
   std::vector<Node> elements() const {
-    expect(json_.is_array(), "a list");
+    expect(json_.is_array(), "list");
     std::vector<Node> nodes;
     for (const Json& element : json_) nodes.emplace_back(element, path_, fmt::format("{}[{}]", where_, nodes.size()));
     return nodes;
   }
   void expect(bool holds, const char* what) const {
-    if (!holds) fail(fmt::format("is no {}", std::string_view(what).starts_with("a ") ? what + 2 : what));
+    if (!holds) fail(fmt::format("is no {}", what));
   }
 
  private:
@@ -194,7 +126,7 @@ FileRecord file_of(const Node& node) {
 
 StoredSlice slice_of(const Node& node) {
   const std::vector<Node> numbers = node.elements();
-  node.expect(numbers.size() == 4, "a list of four");
+  node.expect(numbers.size() == 4, "list of four");
   return {.file = numbers[0].small_count(),
           .file_offset = static_cast<std::uint64_t>(numbers[1].count()),
           .offset = numbers[2].count(),
@@ -222,37 +154,24 @@ Json parse(const std::string& text, const std::string& path) {
 }
 
 void check_hash(const std::string& text, const std::string& path) {
-  const std::string_view line(text.data(), std::min(text.size(), kFirstLineBytes));
-  if (line.size() < kFirstLineBytes || !line.starts_with(kHashBegin) || !line.ends_with(kHashEnd))
+  const std::string_view line(text.data(), std::min(text.size(), kHashLineBytes));
+  if (line.size() < kHashLineBytes || !line.starts_with(kHashLineBegin) || !line.ends_with(kHashLineEnd))
     throw CheckpointError(fmt::format("{}: does not begin with its hash", path));
-  const std::string expected = hex64(hash_string(std::string_view(text).substr(kFirstLineBytes)));
+  const std::string expected = hex64(hash_string(std::string_view(text).substr(kHashLineBytes)));
   // Compared as text: an upper-case digit is a flipped bit.
-  const std::string_view found = line.substr(kHashBegin.size(), kHexDigits);
+  const std::string_view found = line.substr(kHashLineBegin.size(), kHashDigits);
   if (found != expected)
     throw CheckpointError(fmt::format("{}: damaged: its hash is {}, it says {}", path, expected, found));
 }
 
 }  // namespace
 
-std::string encode_manifest(const Manifest& manifest) {
-  const auto replace = Json::error_handler_t::replace;  // for a path in the job file that is no UTF-8
-  std::string body = fmt::format("\"format\": \"{}\",\n\"version\": {},\n", kFormat, kCheckpointVersion);
-  body += fmt::format("\"run_id\": \"{}\",\n\"step\": {},\n\"saved_at\": {},\n", hex64(manifest.run_id), manifest.step,
-                      manifest.saved_at);
-  body += fmt::format("\"root_hash\": \"{}\",\n\"state_hash\": \"{}\",\n", hex64(manifest.root_hash),
-                      hex64(manifest.state_hash));
-  body += fmt::format("\"model\": {},\n\"training\": {},\n", json_of(manifest.model).dump(-1, ' ', false, replace),
-                      json_of(manifest.training).dump(-1, ' ', false, replace));
-  body += fmt::format("\"files\": {},\n\"tensors\": {}}}\n", lines(manifest.files), lines(manifest.tensors));
-  return fmt::format("{}{}{}{}", kHashBegin, hex64(hash_string(body)), kHashEnd, body);
-}
-
 Manifest decode_manifest(const std::string& text, const std::string& path) {
   check_hash(text, path);
   const Json json = parse(text, path);
   const Node root(json, path, "");
-  if (const std::string format = root.at("format").text(); format != kFormat)
-    throw CheckpointError(fmt::format("{}: format {}, {} expected", path, format, kFormat));
+  if (const std::string format = root.at("format").text(); format != kManifestFormat)
+    throw CheckpointError(fmt::format("{}: format {}, {} expected", path, format, kManifestFormat));
   if (const std::int64_t version = root.at("version").count(); version != kCheckpointVersion)
     throw CheckpointError(fmt::format("{}: version {}, this program reads {}", path, version, kCheckpointVersion));
   Manifest manifest{.run_id = root.at("run_id").hash(),
