@@ -74,7 +74,7 @@ std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& 
 }
 
 std::string set_aside(FileSystem& files, const std::string& directory, std::int64_t step) {
-  const std::string name = attempt_name(kSetAsidePrefix, step, make_nonce());
+  std::string name = attempt_name(kSetAsidePrefix, step, make_nonce());
   files.rename(fmt::format("{}/{}", directory, step_folder_name(step)), fmt::format("{}/{}", directory, name));
   files.sync_directory(directory);
   return name;

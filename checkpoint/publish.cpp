@@ -33,7 +33,7 @@ std::string open_save(FileSystem& files, const std::string& directory, std::int6
   const std::string final_name = fmt::format("{}/{}", directory, step_folder_name(step));
   if (files.exists(final_name))
     throw CheckpointError(fmt::format("{}: is there already, and is never written over", final_name));
-  const std::string folder = fmt::format("{}/{}", directory, saving_folder_name(step, make_nonce()));
+  std::string folder = fmt::format("{}/{}", directory, saving_folder_name(step, make_nonce()));
   if (const std::uint64_t available = files.free_bytes(directory); available < bytes)
     throw_disk_full(folder, bytes, available);
   files.make_directory(folder);

@@ -16,8 +16,33 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kDataAlignment = 64;
+constexpr std::size_t kMaxRuleBytes = 300;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& rule) {
+struct DTypeRow {
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr std::array<DTypeRow, 15> kDTypes{{{"BOOL", 1},
+                                            {"U8", 1},
+                                            {"I8", 1},
+                                            {"F8_E5M2", 1},
+                                            {"F8_E4M3", 1},
+                                            {"I16", 2},
+                                            {"U16", 2},
+                                            {"F16", 2},
+                                            {"BF16", 2},
+                                            {"I32", 4},
+                                            {"U32", 4},
+                                            {"F32", 4},
+                                            {"F64", 8},
+                                            {"I64", 8},
+                                            {"U64", 8}}};
+
+// Names in a rule come from the file: the message stays one line of bounded length.
+[[noreturn]] void refuse(const std::string& path, std::string rule) {
+  if (rule.size() > kMaxRuleBytes) rule = rule.substr(0, kMaxRuleBytes) + "…";
+  std::ranges::replace_if(
+      rule, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
   throw CheckpointError(fmt::format("{}: no safetensors file: {}", path, rule));
 }
 
@@ -72,27 +97,8 @@ void check_offsets(const std::string& path, const SafetensorsHeader& header, std
 }  // namespace
 
 std::size_t safetensors_dtype_bytes(std::string_view dtype) {
-  struct Row {
-    std::string_view name;
-    std::size_t bytes;
-  };
-  static constexpr std::array<Row, 15> kRows{{{"BOOL", 1},
-                                              {"U8", 1},
-                                              {"I8", 1},
-                                              {"F8_E5M2", 1},
-                                              {"F8_E4M3", 1},
-                                              {"I16", 2},
-                                              {"U16", 2},
-                                              {"F16", 2},
-                                              {"BF16", 2},
-                                              {"I32", 4},
-                                              {"U32", 4},
-                                              {"F32", 4},
-                                              {"F64", 8},
-                                              {"I64", 8},
-                                              {"U64", 8}}};
-  const auto* row = std::ranges::find(kRows, dtype, &Row::name);
-  return row == kRows.end() ? 0 : row->bytes;
+  const auto* row = std::ranges::find(kDTypes, dtype, &DTypeRow::name);
+  return row == kDTypes.end() ? 0 : row->bytes;
 }
 
 bool element_count(const Extents& shape, std::int64_t& count) {

@@ -142,6 +142,12 @@ TEST_F(Safetensors, NamesTheRuleThatAFileBreaks) {
   for (const Broken& broken : table) EXPECT_EQ(refusal(broken.bytes), broken.rule) << broken.what;
 }
 
+TEST_F(Safetensors, AMessageStaysOneShortLineWhateverTheNames) {
+  const std::string rule = refusal(file_of("{\"a\\nb" + std::string(100000, 'x') + "\":1}", 0));
+  EXPECT_LT(rule.size(), 400U);
+  EXPECT_TRUE(rule.starts_with("a?bxxx")) << rule;
+}
+
 TEST_F(Safetensors, SurvivesEveryTruncationAndEveryFlippedHeaderByte) {
   const std::string good = encode_safetensors_header({}, {{"a", "F32", {2, 3}, 0, 24}}) + std::string(24, '\0');
   for (std::size_t size = 0; size < good.size(); ++size) EXPECT_NE(refusal(good.substr(0, size)), "") << size;
