@@ -91,14 +91,16 @@ def main():
             print(f"\n{ranks} ranks\n")
             print("| option | gathers / scatters per step | tokens/s | ÷ defaults | allocated peak, MiB | predicted | error | reserved peak, MiB |")
             print("|---|---|---|---|---|---|---|---|")
-            base = None
-            for name, options in OPTIONS:
-                if arguments.only and arguments.only not in name and name != "defaults":
-                    continue
-                runs = [run_once(arguments, options, ranks, scratch) for _ in range(arguments.runs)]
+            chosen = {name: options for name, options in OPTIONS if not arguments.only or arguments.only in name or name == "defaults"}
+            # Round by round, so that what else the machine does in some minutes falls on all options alike.
+            results = {name: [] for name in chosen}
+            for _ in range(arguments.runs):
+                for name, options in chosen.items():
+                    results[name].append(run_once(arguments, options, ranks, scratch))
+            base = statistics.median(run["tokens_per_second"] for run in results["defaults"])
+            for name, runs in results.items():
                 hashes |= {run["hash"] for run in runs}
                 speed = statistics.median(run["tokens_per_second"] for run in runs)
-                base = base or speed
                 measured = max(run["measured"] for run in runs)
                 error = runs[0]["predicted"] / measured - 1
                 worst = max(worst, abs(error))
