@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -47,7 +49,11 @@ ExitCode print_plan(const PlanOptions& options) {
   const ResolvedBatch batch = resolve(config, options.ranks);
   const int rank = options.rank.value_or(0);
   if (rank >= options.ranks) throw ConfigError(fmt::format("--rank: {} is not one of {} ranks", rank, options.ranks));
-  const MeshShape mesh = make_mesh(config.fsdp, batch, options.ranks_per_host.value_or(batch.dp));
+  for (const double rate : {options.tflops, options.gbps, options.call_us, options.issue_us}) {
+    if (!std::isfinite(rate))
+      throw ConfigError(fmt::format("plan: found a rate of {}, expected a finite number", rate));
+  }
+  const MeshShape mesh = make_mesh(config.fsdp, batch, std::min(options.ranks_per_host.value_or(batch.dp), batch.dp));
   const int threads = static_cast<int>(config.device.threads.value_or(1));
   const Plan plan = make_plan(config, batch, mesh, rank, threads);
   PlanReport report{.plan = plan,
@@ -86,17 +92,22 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->add_option("--ranks-per-host", options->ranks_per_host, "neighbours of dp on a host (default: all are on one)")
       ->check(CLI::PositiveNumber);
   command->add_option("--memory", options->memory, "what a rank has: 80GiB (default: device.memory_limit)");
-  command->add_flag("--simulate", options->simulate, "the step on an imagined device, at these rates");
+  CLI::Option* simulate =
+      command->add_flag("--simulate", options->simulate, "the step on an imagined device, at these rates");
   command->add_option("--tflops", options->tflops, fmt::format("TFLOP/s of products ({:g})", options->tflops))
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->needs(simulate);
   command->add_option("--gbps", options->gbps, fmt::format("GB/s of a rank, each way ({:g})", options->gbps))
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->needs(simulate);
   command->add_option("--call-us", options->call_us, fmt::format("µs of an empty collective ({:g})", options->call_us))
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->needs(simulate);
   command
       ->add_option("--issue-us", options->issue_us,
                    fmt::format("µs the host takes to issue an instruction ({:g})", options->issue_us))
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->needs(simulate);
   command->add_option("--set", options->overrides, "key=value over the file; may be repeated");
   command->add_flag("--json", options->json, "one JSON object");
   command->callback([options, &exit_code] { exit_code = static_cast<int>(print_plan(*options)); });

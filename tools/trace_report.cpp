@@ -25,11 +25,13 @@ std::vector<std::string> rank_files(const fs::path& folder) {
   return paths;
 }
 
-void add_file(TraceReport& report, const std::string& path) {
+void add_file(TraceReport& report, const RunDirectory& directory, const std::string& path) {
   try {
     RankTrace trace = read_rank_trace(path);
     if (!report.ranks.empty() && report.ranks.front().header.run != trace.header.run)
       throw DataError(fmt::format("{}: of another run than that of rank {}", path, report.ranks.front().header.rank));
+    if (directory.trace(trace.header.rank) != path)
+      throw DataError(fmt::format("{}: holds the trace of rank {}", path, trace.header.rank));
     report.ranks.push_back({std::move(trace.header), analyse(trace.spans)});
   } catch (const DataError& error) {
     report.damaged.push_back({path, error.what()});
@@ -48,7 +50,7 @@ TraceReport read_trace_report(const std::string& run) {
     throw DataError(fmt::format("trace {}: holds no trace", run), "trace: {steps: [first, last]} in the job");
 
   TraceReport report;
-  for (const std::string& path : paths) add_file(report, path);
+  for (const std::string& path : paths) add_file(report, directory, path);
   const std::set<std::string> found(paths.begin(), paths.end());
   const int world_size = report.ranks.empty() ? 0 : report.ranks.front().header.world_size;
   for (int rank = 0; rank < world_size; ++rank) {

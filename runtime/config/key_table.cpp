@@ -87,7 +87,7 @@ std::string KeyRow::expected() const {
     case KeyKind::kNumbers: return fmt::format("a list of two numbers, each {}", number_range(range).substr(9));
     case KeyKind::kTexts: return "a list of globs";
     case KeyKind::kSources: return "a list of globs or {path, weight}";
-    case KeyKind::kGroups: return "a list of {match, learning_rate, weight_decay}";
+    case KeyKind::kGroups: return "a list of {match, learning_rate, weight_decay, frozen}";
     case KeyKind::kFaults: return "a list of {rank, step, fault, op, seconds}";
     case KeyKind::kSteps: return fmt::format("[first, last], each {}", integer_range(range));
     case KeyKind::kText: return "text";

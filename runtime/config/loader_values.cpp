@@ -216,7 +216,7 @@ void Loader::load_steps(const KeyRow& row, const std::string& shown, const YamlN
 
 void Loader::load_group(const YamlNode& node, const std::string& shown, const Place& place, OptimizerGroup& group) {
   if (node.kind != YamlNode::Kind::kMapping) {
-    return report_value(place, shown, node, "{match, learning_rate, weight_decay}");
+    return report_value(place, shown, node, "{match, learning_rate, weight_decay, frozen}");
   }
   const std::size_t before = result_.problems.size();
   load_mapping(node, "optimizer.groups[]", shown, group);
@@ -227,8 +227,8 @@ void Loader::load_group(const YamlNode& node, const std::string& shown, const Pl
     report(places_.at(key), key,
            fmt::format("found {}, expected a regular expression ({})", printable(group.match), pattern.problem()));
   }
-  if (!group.learning_rate && !group.weight_decay)
-    report(place, shown, "changes nothing, expected learning_rate or weight_decay");
+  if (!group.learning_rate && !group.weight_decay && !group.frozen)
+    report(place, shown, "changes nothing, expected learning_rate, weight_decay or frozen: true");
 }
 
 void Loader::load_fault(const YamlNode& node, const std::string& shown, const Place& place, ChaosFault& fault) {

@@ -120,7 +120,8 @@ std::vector<KeyRow> system_rows() {
        .kind = KeyKind::kByteSize,
        .field = TESSERA_JOB(device.memory_limit),
        .unset = "none",
-       .meaning = "What one rank may allocate; more is refused with exit code 6. A job whose predicted peak is more, "
+       .meaning = "What one rank may have allocated at once (memory_allocated_peak); more is refused with exit code 6. "
+                  "A job whose predicted peak is more, "
                   "or more than "
                   "the host's memory divided among its ranks, is refused before it trains, with the cheapest change "
                   "that would fit.",

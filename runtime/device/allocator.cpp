@@ -105,12 +105,13 @@ struct Allocator::State {
   }
 
   std::byte* take(MemoryPool& pool, std::size_t bytes, MemoryCategory category, StreamView stream) {
+    if (limit != 0 && static_cast<std::size_t>(stats.total.allocated) + bytes > limit) refuse(bytes, category);
     pool.collect(/*wait=*/false);
     if (std::byte* const data = pool.take(bytes, stream)) return data;
+    // What is held beyond live bytes goes back before more than the limit is held; what fragments keep stays.
     if (limit != 0 && reserved() + pool.growth_for(bytes) > limit) {
       release_all(/*wait=*/true);
       if (std::byte* const data = pool.take(bytes, stream)) return data;
-      if (reserved() + pool.growth_for(bytes) > limit) refuse(bytes, category);
     }
     try {
       pool.grow(bytes);

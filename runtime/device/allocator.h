@@ -63,8 +63,8 @@ class Allocator {
   // From now on, blocks of this category come from `resource`, which must outlive the category's blocks and their segments (trim()).
   // Only while no block of the category is live.
   void set_resource(MemoryCategory category, MemoryResource& resource);
-  // Refuses (DeviceError, naming category, bytes asked, bytes live and the limit) what would bring reserved above it.
-  // 0: no limit.
+  // Refuses (DeviceError, naming category, bytes asked, bytes live and the limit) what would bring the live bytes above it: those that a ledger
+  // can predict. Holes are given back before more than the limit is reserved. 0: no limit.
   void set_limit(std::size_t bytes);
 
   // Thread-safe. 0 bytes give an empty buffer. Contents are undefined.

@@ -62,7 +62,7 @@ class Search {
     if (const auto found = first_single(changes)) return *found;
     if (const auto found = first_pair(changes)) return *found;
     if (const auto found = more_ranks()) return *found;
-    std::string hint = "no change of fsdp, micro-batch or ranks fits";
+    std::string hint = "none of the changes tried (one or two keys of fsdp and batch, or more ranks) fits";
     if (!least_.empty()) hint += fmt::format("; the least is {} with {}", format_bytes(least_bytes_), least_);
     return hint + "; a smaller model, or more memory";
   }
@@ -160,8 +160,11 @@ std::string cheapest_fix(const JobConfig& config, const Plan& plan, std::int64_t
 void check_memory(const JobConfig& config, const Plan& plan, const MemoryBudget& budget, int num_threads) {
   const Plan::Peak peak = plan.peak();
   if (budget.bytes == 0 || peak.bytes <= budget.bytes) return;
-  throw DeviceError(fmt::format("memory: a rank needs {} (at {}) and has {} ({})", format_bytes(peak.bytes), peak.place,
-                                format_bytes(budget.bytes), budget.source),
+  // Figures that look alike are given in full.
+  const bool alike = format_bytes(peak.bytes) == format_bytes(budget.bytes);
+  const auto text = [&](std::int64_t bytes) { return alike ? fmt::format("{} bytes", bytes) : format_bytes(bytes); };
+  throw DeviceError(fmt::format("memory: a rank needs {} (at {}) and has {} ({})", text(peak.bytes), peak.place,
+                                text(budget.bytes), budget.source),
                     cheapest_fix(config, plan, budget.bytes, num_threads));
 }
 

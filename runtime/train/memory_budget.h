@@ -28,9 +28,9 @@ MemoryBudget memory_budget(const DeviceConfig& config, const MemoryBudget& devic
 std::string cheapest_fix(const JobConfig& config, const Plan& plan, std::int64_t limit, int num_threads);
 
 // DeviceError where the plan's peak exceeds the budget: one line with both figures and the cheapest fix. The peak is what the allocator will hand
-// out, to the byte, and is compared without a margin: what is refused could not have run. What the allocator holds comes on top (its pools take
-// pages of 2 MiB: 4 to 12 MiB on models of 100 to 350 MiB), and so does the process itself; a job that close to device.memory_limit is ended by the
-// allocator, in its first step.
+// out, to the byte, and is compared without a margin: what is refused could not have run. What the allocator holds beyond live
+// bytes comes on top (its pools take pages of 2 MiB: 4 to 12 MiB on models of 100 to 350 MiB), and so does the process itself: device.memory_limit
+// bounds what is live.
 void check_memory(const JobConfig& config, const Plan& plan, const MemoryBudget& budget, int num_threads);
 
 }  // namespace tessera

@@ -137,6 +137,9 @@ class EventWriter {
 
 // --- reading
 
+constexpr int kMaxWorldSize = 1 << 20;
+constexpr std::int64_t kLongestNs = std::int64_t{1} << 61;  // 73 years; sums of two stay in range
+
 std::optional<TraceClass> class_named(std::string_view name) {
   for (int i = 0; i < kNumTraceClasses; ++i) {
     if (name_of(static_cast<TraceClass>(i)) == name) return static_cast<TraceClass>(i);
@@ -156,15 +159,19 @@ TraceHeader header_of(const Json& json) {
     throw DataError(fmt::format("version {}, this program reads {}", version, kVersion));
   }
   const Json& steps = json.at("steps");
-  return {.run = json.at("run"),
-          .rank = json.at("rank"),
-          .world_size = json.at("world_size"),
-          .at = {.dp = json.at("dp"), .pp = json.at("pp"), .tp = json.at("tp")},
-          .host = json.at("host"),
-          .steps = {.first = steps.at(0), .last = steps.at(1)},
-          .num_dropped_steps = json.at("dropped_steps"),
-          .origin_ns = json.at("origin_ns"),
-          .clock = {.offset_ns = json.at("clock_offset_ns"), .uncertainty_ns = json.at("clock_uncertainty_ns")}};
+  TraceHeader header = {
+      .run = json.at("run"),
+      .rank = json.at("rank"),
+      .world_size = json.at("world_size"),
+      .at = {.dp = json.at("dp"), .pp = json.at("pp"), .tp = json.at("tp")},
+      .host = json.at("host"),
+      .steps = {.first = steps.at(0), .last = steps.at(1)},
+      .num_dropped_steps = json.at("dropped_steps"),
+      .origin_ns = json.at("origin_ns"),
+      .clock = {.offset_ns = json.at("clock_offset_ns"), .uncertainty_ns = json.at("clock_uncertainty_ns")}};
+  if (header.world_size < 1 || header.world_size > kMaxWorldSize || header.rank < 0 || header.rank >= header.world_size)
+    throw DataError(fmt::format("rank {} of {}", header.rank, header.world_size));
+  return header;
 }
 
 // Nothing where the event is for viewers alone.
@@ -181,7 +188,10 @@ std::optional<TraceSpan> span_of(const Json& event) {
                     .step = args.at("step"),
                     .micro_batch = args.value("micro_batch", -1),
                     .begin_ns = nanos(event.at("ts"))};
-  span.end_ns = span.begin_ns + nanos(event.at("dur"));
+  const std::int64_t duration = nanos(event.at("dur"));
+  if (span.begin_ns < 0 || duration < 0 || duration > kLongestNs || span.begin_ns > kLongestNs || span.step < 0)
+    throw DataError("a time or step that no run has");
+  span.end_ns = span.begin_ns + duration;
   if (*trace_class == TraceClass::kCommunication) {
     span.call = {.op = op_named(args.at("op").get<std::string>()),
                  .group = args.at("group"),
@@ -209,7 +219,11 @@ class RankFile {
     ++number_;
     if (!std::getline(file_, event))
       throw DataError(fmt::format("{}: damaged: ends after line {}", path_, number_ - 1));
-    if (event == kLastLine) return false;
+    if (event == kLastLine) {
+      if (file_.peek() != std::ifstream::traits_type::eof())
+        throw DataError(fmt::format("{}: damaged: goes on after line {}", path_, number_));
+      return false;
+    }
     if (event.ends_with(',')) event.pop_back();
     return true;
   }

@@ -89,6 +89,9 @@ class Trainer {
                     "working directory");
     agreed([&] { build(); });
     same_everywhere(initial_digest_, ExitCode::kInternal, "model: ranks start from different initial values");
+    // Ranks with more threads have more scratch.
+    predicted_peak_ =
+        static_cast<std::int64_t>(~agree_min(~static_cast<std::uint64_t>(plan_.memory.peak()), "predicted"));
     // Only a job that can start touches what an earlier run left.
     agreed([&] { open_run_directory(); });
     agreed([&] { open_reports(); });
@@ -597,7 +600,7 @@ class Trainer {
   void report_memory(ExitCode code) {
     if (!first() || memory_peak_ == 0) return;
     const std::string line = fmt::format("memory   {} peak measured, {} predicted (at {})", format_bytes(memory_peak_),
-                                         format_bytes(plan_.memory.peak()), peak_place(plan_.program, plan_.memory));
+                                         format_bytes(predicted_peak_), peak_place(plan_.program, plan_.memory));
     if (code == ExitCode::kDone) reporter_->print(line);
     log::info(line);
   }
@@ -631,7 +634,8 @@ class Trainer {
   std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
-  std::int64_t memory_peak_ = 0;  // bytes allocated in a training step, over all steps and ranks
+  std::int64_t predicted_peak_ = 0;  // bytes of a training step, the largest of all ranks
+  std::int64_t memory_peak_ = 0;     // bytes allocated in a training step, over all steps and ranks
   int attempt_ = 0;
   std::uint64_t run_id_ = 0;
   bool trace_written_ = false;

@@ -80,7 +80,13 @@ TEST(Relations, OfTheOptimizer) {
             Lines{"job.yaml:15: optimizer.betas: found a list of 1, expected a list of two numbers, each of at least 0 "
                   "and below 1"});
   EXPECT_EQ(problems_of(model_t_with("learning_rate: 1e-3", "groups: [{match: norm}]")),
-            Lines{"job.yaml:15: optimizer.groups[0]: changes nothing, expected learning_rate or weight_decay"});
+            Lines{"job.yaml:15: optimizer.groups[0]: changes nothing, expected learning_rate, weight_decay or "
+                  "frozen: true"});
+  EXPECT_EQ(
+      problems_of(model_t_with("learning_rate: 1e-3", "groups: [{match: norm, frozen: true, weight_decay: 0}]")),
+      Lines{"job.yaml:15: optimizer.groups: [0] is frozen and has a learning_rate or weight_decay, expected one of "
+            "both"});
+  EXPECT_EQ(problems_of(model_t_with("learning_rate: 1e-3", "groups: [{match: norm, frozen: true}]")), Lines{});
   EXPECT_EQ(problems_of(model_t_with("learning_rate: 1e-3", "groups: [{weight_decay: 0}]")),
             Lines{"job.yaml:15: optimizer.groups[0].match: missing, expected text"});
   const Lines bad_expression =

@@ -72,7 +72,7 @@ TEST(RoundTrip, KeepsEveryAvailableKey) {
       "recompute: none\n"
       "optimizer: {name: adamw, learning_rate: 6e-4, betas: [0.9, 0.95], eps: 1e-10, weight_decay: 0.1, clip_norm: 1,\n"
       "            groups: [{match: \"bias|norm\", weight_decay: 0}, {match: \"^embedding\\\\.\", learning_rate: "
-      "1e-4}]}\n"
+      "1e-4}, {match: head, frozen: true}]}\n"
       "schedule: {name: cosine, warmup_steps: 2, decay_steps: 7, min_learning_rate: 6e-5}\n"
       "loss: {label_smoothing: 0.1, z_loss: 1e-4, ignore_index: -1}\n"
       "collectives: {backend: shm, timeout_seconds: 12.5}\n"

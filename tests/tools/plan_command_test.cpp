@@ -65,6 +65,13 @@ TEST_F(PlanCommand, SaysThatAllRanksMatchAndCannotDeadlock) {
   EXPECT_EQ(json()["proof"]["evaluation"]["num_ranks"], 4);
 }
 
+TEST_F(PlanCommand, RatesAreFiniteAndOfASimulation) {
+  for (const char* option : {"--tflops", "--gbps", "--call-us", "--issue-us"}) {
+    EXPECT_EQ(run({kConfigs + "tiny.yaml", "--simulate", option, "nan"}), 2) << option;
+    EXPECT_EQ(run({kConfigs + "tiny.yaml", option, "5"}), 2) << option << " without --simulate";
+  }
+}
+
 TEST_F(PlanCommand, ThousandsOfRanksAreProven) {
   ASSERT_EQ(run({kConfigs + "gpt2-124m.yaml", "--ranks", "4096", "--ranks-per-host", "8", "--set",
                  "reproducibility.lanes=4096", "--set", "batch.global_batch_size=16384", "--set",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -174,6 +175,27 @@ TEST_F(TraceCommand, NamesFilesThatAreMissingOrDamagedAndShowsTheOthers) {
   stranger.header.run = "2";
   write_rank_trace(directory_.trace(1), stranger);
   EXPECT_NE(trace({}).error.find("of another run than that of rank 0"), std::string::npos);
+
+  fs::copy_file(directory_.trace(0), directory_.trace(1), fs::copy_options::overwrite_existing);
+  EXPECT_NE(trace({}).error.find(directory_.trace(1) + ": holds the trace of rank 0"), std::string::npos);
+}
+
+TEST_F(TraceCommand, NumbersThatNoRunHasAreDamage) {
+  const auto error_of = [&](const std::function<void(RankTrace&)>& change) {
+    RankTrace changed = trace_of(0);
+    change(changed);
+    write_rank_trace(directory_.trace(0), changed);
+    return trace({}).error;
+  };
+  const std::string damaged = directory_.trace(0) + ": damaged: line ";
+  EXPECT_NE(error_of([](RankTrace& t) { t.header.world_size = 100'000'000; }).find(damaged), std::string::npos);
+  EXPECT_NE(error_of([](RankTrace& t) { t.header.rank = 2; }).find(damaged), std::string::npos);
+  EXPECT_NE(error_of([](RankTrace& t) { t.spans[1].end_ns = t.spans[1].begin_ns - 1; }).find(damaged),
+            std::string::npos);
+  EXPECT_NE(error_of([](RankTrace& t) { t.spans[1].step = -3; }).find(damaged), std::string::npos);
+  write(0);
+  std::ofstream(directory_.trace(0), std::ios::app) << "more\n";
+  EXPECT_NE(trace({}).error.find("damaged: goes on after line "), std::string::npos);
 }
 
 TEST_F(TraceCommand, MistakesAreErrorsOfTheirKind) {

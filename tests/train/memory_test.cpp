@@ -211,10 +211,16 @@ TEST_F(MemoryRun, AJobThatCannotFitIsRefusedWithBothFiguresAndTheCheapestChange)
   JobConfig config = test::model_t(1);
   const std::int64_t need = plan_of(config, 2).peak().bytes;
   const std::string line = refusal(config, 2, need - 1);
-  EXPECT_TRUE(line.starts_with(fmt::format("6 memory: a rank needs {} (at ", format_bytes(need)))) << line;
-  EXPECT_NE(line.find(fmt::format(") and has {} (device.memory_limit); hint: fsdp.", format_bytes(need - 1))),
+  EXPECT_TRUE(line.starts_with(fmt::format("6 memory: a rank needs {} bytes (at ", need))) << line;
+  EXPECT_NE(line.find(fmt::format(") and has {} bytes (device.memory_limit); hint: fsdp.", need - 1)),
             std::string::npos)
       << line;
+}
+
+TEST_F(MemoryRun, AJobThatNeedsAllItMayHaveRuns) {
+  JobConfig config = with_data(test::model_t(2));
+  config.device.memory_limit = std::to_string(plan_of(config, 2).peak().bytes);
+  EXPECT_EQ(test::run_to_errors(config, 2, directory_ / "run"), std::vector<std::string>(2));
 }
 
 TEST_F(MemoryRun, WhatTheHintNamesFits) {
@@ -266,7 +272,9 @@ TEST_F(MemoryRun, WhereNoKeyHelpsMoreRanksMay) {
 TEST_F(MemoryRun, WhereNothingFitsTheLeastIsNamed) {
   const JobConfig config = test::model_t(1);
   const std::string hint = cheapest_fix(config, plan_of(config, 2), 1000, 1);
-  EXPECT_TRUE(hint.starts_with("no change of fsdp, micro-batch or ranks fits; the least is ")) << hint;
+  EXPECT_TRUE(hint.starts_with(
+      "none of the changes tried (one or two keys of fsdp and batch, or more ranks) fits; the least is "))
+      << hint;
 }
 
 TEST(MemoryBudget, IsTheSmallerOfTheDevicesAndTheConfigs) {
