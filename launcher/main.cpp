@@ -4,6 +4,7 @@
 #include "launcher/error_path.h"
 #include "launcher/version.h"
 #include "tools/bench_command.h"
+#include "tools/checkpoint_command.h"
 #include "tools/completion_command.h"
 #include "tools/config_command.h"
 #include "tools/data_command.h"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   tessera::add_plan_command(app, exit_code);
   tessera::add_inspect_command(app, exit_code);
   tessera::add_trace_command(app, exit_code);
+  tessera::add_checkpoint_commands(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
   tessera::add_bench_commands(app, exit_code);

@@ -5,6 +5,7 @@
 
 #include "launcher/mpi_session.h"
 #include "launcher/rank_guard.h"
+#include "tools/bench_checkpoint.h"
 #include "tools/bench_collectives.h"
 #include "tools/bench_startup.h"
 #include "tools/bench_train.h"
@@ -73,6 +74,21 @@ void add_bench_commands(CLI::App& app, int& exit_code) {
       return static_cast<ExitCode>(run_bench_collectives(*collectives));
     });
   });
+
+  auto checkpoint = std::make_shared<BenchCheckpointOptions>();
+  CLI::App* checkpoint_command =
+      bench->add_subcommand("checkpoint", "Saving, stalling and loading against plain writes, copies and reads.");
+  checkpoint_command->footer("tessera bench checkpoint\ntessera bench checkpoint --mib 2048 --path /scratch --json");
+  checkpoint_command->add_option("--mib", checkpoint->mib, "MiB of state")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  checkpoint_command->add_option("--repeats", checkpoint->repeats, "timed runs of each")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  checkpoint_command->add_option("--path", checkpoint->path, "a folder of the file system to measure")
+      ->capture_default_str();
+  checkpoint_command->add_flag("--json", checkpoint->json, "a list of figures");
+  checkpoint_command->callback([checkpoint, &exit_code] { exit_code = run_bench_checkpoint(*checkpoint); });
 
   auto startup = std::make_shared<BenchStartupOptions>();
   CLI::App* startup_command =

@@ -1,0 +1,56 @@
+#include "checkpoint/tensor_slice.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.h"
+
+namespace tessera {
+namespace {
+
+// visit(parameter, slice of it) for each that has a state of this suffix.
+template <typename Visit>
+void for_each_slice(const ModelSpec& model, const ShardLayout& layout, int shard, std::string_view suffix,
+                    std::size_t num_values, Visit visit) {
+  require(static_cast<std::int64_t>(num_values) == layout.shard_size, "values are those of one shard");
+  for (const ShardSlice& slice : layout.slices(shard)) {
+    const ParameterSpec& parameter = model.parameters.at(static_cast<std::size_t>(slice.parameter));
+    if (suffix.empty() || !parameter.frozen) visit(parameter, slice);
+  }
+}
+
+}  // namespace
+
+Extents extents_of(const Shape& shape) {
+  Extents extents;
+  for (int axis = 0; axis < shape.rank(); ++axis) extents.push_back(shape[axis]);
+  return extents;
+}
+
+std::vector<SourceSlice> source_slices(const ModelSpec& model, const ShardLayout& layout, int shard,
+                                       std::string_view suffix, std::span<const float> values) {
+  std::vector<SourceSlice> slices;
+  for_each_slice(model, layout, shard, suffix, values.size(),
+                 [&](const ParameterSpec& parameter, const ShardSlice& slice) {
+                   slices.push_back({.name = fmt::format("{}{}", parameter.name, suffix),
+                                     .shape = extents_of(parameter.shape),
+                                     .offset = slice.parameter_offset,
+                                     .count = slice.size,
+                                     .data = values.data() + slice.shard_offset});
+                 });
+  return slices;
+}
+
+std::vector<TargetSlice> target_slices(const ModelSpec& model, const ShardLayout& layout, int shard,
+                                       std::string_view suffix, std::span<float> values) {
+  std::vector<TargetSlice> slices;
+  for_each_slice(model, layout, shard, suffix, values.size(),
+                 [&](const ParameterSpec& parameter, const ShardSlice& slice) {
+                   slices.push_back({.name = fmt::format("{}{}", parameter.name, suffix),
+                                     .offset = slice.parameter_offset,
+                                     .count = slice.size,
+                                     .data = values.data() + slice.shard_offset});
+                 });
+  return slices;
+}
+
+}  // namespace tessera
