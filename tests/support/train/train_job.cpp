@@ -11,6 +11,7 @@
 #include "parallel/threads/threads_communicator.h"
 #include "runtime/base/rng.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "runtime/train/resume.h"
 #include "runtime/train/token_data.h"
 #include "runtime/train/trainer.h"
 
@@ -114,11 +115,13 @@ std::vector<std::string> run_job(const JobConfig& config, int world, int threads
 namespace {
 
 // train() of every rank: what each threw, and the codes of those that returned.
-std::vector<std::exception_ptr> train_on_threads(const JobConfig& config, int world, int threads,
+std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int world, int threads,
                                                  const std::string& run_directory,
                                                  const std::function<bool(int rank)>& stop_requested,
                                                  std::vector<ExitCode>& codes) {
-  const auto factories = make_threads_world(world, {.timeout_seconds = config.collectives.timeout_seconds});
+  const auto factories = make_threads_world(world, {.timeout_seconds = given.collectives.timeout_seconds});
+  JobConfig config = given;
+  adopt_lanes(config, stored_choices(run_directory, config.checkpoint.resume));
   const ResolvedBatch batch = resolve(config, world);
   codes.assign(static_cast<std::size_t>(world), ExitCode::kDone);
   return failures_on_threads(world, [&](int rank) {
