@@ -210,7 +210,7 @@ TEST_F(MpiTrain, StopsWhenMpirunPassesASignalOn) {
       run(test::mpirun(2, "--bind-to none") + kTessera +
           "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
           "kill -USR1 $p; wait $p; code=$?; tail -n 1 out; exit $code");
-  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
   EXPECT_EQ(without_warnings(result.err), "");
 }
@@ -221,7 +221,7 @@ TEST_F(MpiTrain, StopsUnderLaunchAtAnInterrupt) {
       run(kTessera +
           "launch -n 2 job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; "
           "done; kill -INT $p; wait $p; code=$?; tail -n 1 out; exit $code");
-  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
   EXPECT_NE(result.err.find("launch: SIGINT: asking the ranks to stop"), std::string::npos) << result.err;
 }

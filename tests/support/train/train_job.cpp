@@ -118,7 +118,8 @@ namespace {
 std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int world, int threads,
                                                  const std::string& run_directory,
                                                  const std::function<bool(int rank)>& stop_requested,
-                                                 std::vector<ExitCode>& codes) {
+                                                 std::vector<ExitCode>& codes,
+                                                 const std::vector<std::string>& allowed_changes = {}) {
   const auto factories = make_threads_world(world, {.timeout_seconds = given.collectives.timeout_seconds});
   JobConfig config = given;
   adopt_lanes(config, stored_choices(run_directory, config.checkpoint.resume));
@@ -139,6 +140,7 @@ std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int wor
                .factory = *factories[static_cast<std::size_t>(rank)],
                .device = device,
                .progress = ProgressMode::kQuiet,
+               .allowed_changes = allowed_changes,
                .stop_requested = [&] { return stop_requested && stop_requested(rank); }});
   });
 }
@@ -155,10 +157,11 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
   return codes.front();
 }
 
-std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory) {
+std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory,
+                                       const std::vector<std::string>& allowed_changes) {
   std::vector<ExitCode> codes;
   std::vector<std::string> lines;
-  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes)) {
+  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes, allowed_changes)) {
     lines.emplace_back();
     try {
       if (failure) std::rethrow_exception(failure);
