@@ -91,7 +91,8 @@ void check_keys(const std::vector<std::string>& keys) {
 void adopt_stored_lanes(MpiSession& session, JobConfig& config, const std::string& run_directory) {
   std::string lanes;
   if (session.rank() == 0) {
-    if (const auto stored = stored_choices(run_directory, config.checkpoint.resume)) lanes = std::to_string(stored->lanes);
+    if (const auto stored = stored_choices(run_directory, config.checkpoint.resume))
+      lanes = std::to_string(stored->lanes);
   }
   lanes = session.all_gather(lanes)[0];
   if (!lanes.empty()) adopt_lanes(config, StoredChoices{.lanes = std::stoll(lanes)});

@@ -22,14 +22,14 @@ Checkpointing::Checkpointing(FileSystem& files, RankExchange& ranks, Options opt
 }
 
 void Checkpointing::open_writer() {
-  writer_.emplace(files_, ranks_,
-                  CheckpointWriter::Options{
-                      .directory = options_.directory,
-                      .run_id = options_.run_id,
-                      .retention = {options_.config.keep_latest, options_.config.keep_every},
-                  },
-                  allocator_.allocate(static_cast<std::size_t>(options_.staging_bytes), MemoryCategory::kCheckpoint,
-                                      compute_));
+  writer_.emplace(
+      files_, ranks_,
+      CheckpointWriter::Options{
+          .directory = options_.directory,
+          .run_id = options_.run_id,
+          .retention = {options_.config.keep_latest, options_.config.keep_every},
+      },
+      allocator_.allocate(static_cast<std::size_t>(options_.staging_bytes), MemoryCategory::kCheckpoint, compute_));
 }
 
 // The library's errors are the same on all ranks: nobody has to be told.
@@ -48,9 +48,8 @@ std::vector<SourceSlice> Checkpointing::slices() const {
     for (const std::string_view suffix : kStateSuffixes) {
       const std::span<float> values = optimizer_.state(u, suffix);
       if (values.empty()) continue;
-      std::ranges::move(
-          source_slices(model_.model(), model_.unit(u).layout(), model_.groups().shard, suffix, values),
-          std::back_inserter(slices));
+      std::ranges::move(source_slices(model_.model(), model_.unit(u).layout(), model_.groups().shard, suffix, values),
+                        std::back_inserter(slices));
     }
   }
   return slices;

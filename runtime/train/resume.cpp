@@ -173,8 +173,8 @@ std::optional<ResumedRun> resume(FileSystem& files, RankExchange& ranks, const R
       reader.emplace(CheckpointReader::open(files, run.folder));
       run.manifest = reader->manifest();
       run.at = progress_of(run.manifest.training);
-      run.changes = changed_keys(saved_config(run.manifest, run.folder),
-                                 resolved_config(facts.config, facts.numerics.lanes));
+      run.changes =
+          changed_keys(saved_config(run.manifest, run.folder), resolved_config(facts.config, facts.numerics.lanes));
       std::erase_if(run.changes, [](const KeyChange& change) { return change.key == "checkpoint.resume"; });
       refuse_changes(run, request);
       check_model(run.manifest, run.folder, expected_model(run, request), expected_tensors(model.model()),
@@ -215,20 +215,21 @@ void check_certificate(const ResumedRun& run, const RunFacts& facts) {
   if (saved.rng_digest != now.rng_digest && !run.changes_any({"run.seed"}))
     different.emplace_back("the random numbers");
   if (different.empty()) return;
-  throw CheckpointError(fmt::format("{}: resume certificate: step {} begins otherwise than it did when it was saved: {}",
-                                    run.folder, run.at.step + 1, fmt::join(different, ", ")));
+  throw CheckpointError(
+      fmt::format("{}: resume certificate: step {} begins otherwise than it did when it was saved: {}", run.folder,
+                  run.at.step + 1, fmt::join(different, ", ")));
 }
 
 std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, double loss) {
   const auto& certificate = run.manifest.training.certificate;
   if (!certificate || !std::isfinite(certificate->loss)) return "";
-  const bool job_changed = std::ranges::any_of(
-      run.changes, [](const KeyChange& change) { return !may_change_on_resume(change.key); });
+  const bool job_changed =
+      std::ranges::any_of(run.changes, [](const KeyChange& change) { return !may_change_on_resume(change.key); });
   if (job_changed || certificate->loss == loss) return "";
   const std::vector<std::string> numerics =
       differences(run.manifest.training.numerics, numerics_fields(facts.numerics));
-  const std::string figures = fmt::format("the loss of step {}'s micro-batch 0 is {}, saved was {}", run.at.step + 1,
-                                          loss, certificate->loss);
+  const std::string figures =
+      fmt::format("the loss of step {}'s micro-batch 0 is {}, saved was {}", run.at.step + 1, loss, certificate->loss);
   if (numerics.empty() || std::abs(loss - certificate->loss) > kLossTolerance * std::abs(certificate->loss))
     throw CheckpointError(fmt::format("{}: resume certificate: {}{}{}", run.folder, figures,
                                       numerics.empty() ? "" : "; ", fmt::join(numerics, "; ")));

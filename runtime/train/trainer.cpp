@@ -226,8 +226,9 @@ class Trainer {
     directory_.acquire(context_.host, lock_);
     const std::string& resume = config_.checkpoint.resume;
     if (resume == "auto" || !directory_.holds_an_earlier_start()) return;
-    throw ConfigError(fmt::format("run directory {}: holds a run, and checkpoint.resume is {}", directory_.path(), resume),
-                      "--resume auto goes on with it; another --run-dir leaves it alone");
+    throw ConfigError(
+        fmt::format("run directory {}: holds a run, and checkpoint.resume is {}", directory_.path(), resume),
+        "--resume auto goes on with it; another --run-dir leaves it alone");
   }
 
   // Where the run begins: at_, and the state that belongs to it.
@@ -257,9 +258,10 @@ class Trainer {
   ExitCode say_finished() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     for (const std::string& note : resumed_->notes) reporter_->print(note);
-    reporter_->print(fmt::format("finished: {} is saved after step {} of {}, nothing is left to do; hint: a larger "
-                                 "run.steps goes on",
-                                 resumed_->folder, resumed_->at.step, num_steps_));
+    reporter_->print(
+        fmt::format("finished: {} is saved after step {} of {}, nothing is left to do; hint: a larger "
+                    "run.steps goes on",
+                    resumed_->folder, resumed_->at.step, num_steps_));
     return ExitCode::kDone;
   }
 
@@ -459,8 +461,8 @@ class Trainer {
   void say_resumed() {
     say(resumed_->notes);
     const MeshRecord& then = resumed_->manifest.training.mesh;
-    const std::string dp =
-        then.dp == context_.mesh.dp ? fmt::format("dp {}", then.dp) : fmt::format("dp {} → {}", then.dp, context_.mesh.dp);
+    const std::string dp = then.dp == context_.mesh.dp ? fmt::format("dp {}", then.dp)
+                                                       : fmt::format("dp {} → {}", then.dp, context_.mesh.dp);
     say({fmt::format("resumed step {}, {}, certificate {}{}", at_.step, dp,
                      resumed_->manifest.training.certificate ? "ok" : "none",
                      resumed_->is_own ? "" : ", from " + resumed_->folder)});
@@ -497,7 +499,8 @@ class Trainer {
   }
 
   ExitCode loop() {
-    const bool evaluates_first = at_.step == 0 ? config_.run.evaluate_every > 0 : due(config_.run.evaluate_every, at_.step);
+    const bool evaluates_first =
+        at_.step == 0 ? config_.run.evaluate_every > 0 : due(config_.run.evaluate_every, at_.step);
     if (evaluates_first && evaluate(at_.step)) return stopped();
     std::int64_t skipped_in_a_row = 0;
     bool certified = !resumed_;
@@ -752,7 +755,7 @@ class Trainer {
   std::uint64_t data_digest_ = 0, order_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, evaluated_step_ = -1;
-  double save_seconds_ = 0;  // of the newest save
+  double save_seconds_ = 0;       // of the newest save
   std::int64_t memory_peak_ = 0;  // bytes allocated in a training step, over all steps and ranks
   int attempt_ = 0;
   std::uint64_t run_id_ = 0;

@@ -11,8 +11,7 @@ std::vector<std::string> WorldExchange::exchange(const std::string& text) {
   std::vector<std::int64_t> sizes(num_ranks, 0);  // by logical rank
   const auto own_size = static_cast<std::int64_t>(text.size());
   world_
-      .all_gather(
-          {.input = &own_size, .output = sizes.data(), .count = 1, .dtype = DType::kInt64, .tag = tag}, stream_)
+      .all_gather({.input = &own_size, .output = sizes.data(), .count = 1, .dtype = DType::kInt64, .tag = tag}, stream_)
       .synchronize();
   std::vector<std::string> texts(num_ranks);
   const auto room = static_cast<std::size_t>(*std::ranges::max_element(sizes));
@@ -20,8 +19,8 @@ std::vector<std::string> WorldExchange::exchange(const std::string& text) {
   std::string own = text, all(room * num_ranks, '\0');
   own.resize(room);
   world_
-      .all_gather(
-          {.input = own.data(), .output = all.data(), .count = room, .dtype = DType::kUInt8, .tag = tag}, stream_)
+      .all_gather({.input = own.data(), .output = all.data(), .count = room, .dtype = DType::kUInt8, .tag = tag},
+                  stream_)
       .synchronize();
   for (std::size_t logical = 0; logical < num_ranks; ++logical) {
     const auto world_rank = static_cast<std::size_t>(placement_.world_of_logical(static_cast<int>(logical)));
