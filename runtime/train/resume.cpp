@@ -140,6 +140,14 @@ void adopt_lanes(JobConfig& config, const std::optional<StoredChoices>& stored) 
   if (stored && !config.reproducibility.lanes) config.reproducibility.lanes = stored->lanes;
 }
 
+Isa isa_to_resume_with(const std::string& run_directory, const std::string& resume) {
+  const auto stored = stored_choices(run_directory, resume);
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (stored && stored->instruction_set == name_of(isa)) return std::min(isa, current_isa());
+  }
+  return current_isa();
+}
+
 bool ResumedRun::changes_any(std::initializer_list<std::string_view> prefixes) const {
   return std::ranges::any_of(changes, [&](const KeyChange& change) {
     return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return change.key.starts_with(prefix); });
@@ -234,6 +242,20 @@ std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, doubl
     throw CheckpointError(fmt::format("{}: resume certificate: {}{}{}", run.folder, figures,
                                       numerics.empty() ? "" : "; ", fmt::join(numerics, "; ")));
   return fmt::format("note: {}: {}", figures, fmt::join(numerics, "; "));
+}
+
+std::string resumed_line(const ResumedRun& run, const MeshShape& mesh) {
+  const TrainingState& saved = run.manifest.training;
+  const std::string dp = saved.mesh.dp == mesh.dp ? "" : fmt::format(" → {}", mesh.dp);
+  return fmt::format("resumed step {}, dp {}{}, {}{}", run.at.step, saved.mesh.dp, dp,
+                     saved.certificate ? "certificate ok" : "without a certificate",
+                     run.is_own ? "" : ", from " + run.folder);
+}
+
+std::string finished_line(const ResumedRun& run, std::int64_t num_steps) {
+  return fmt::format(
+      "finished: {} is saved after step {} of {}, nothing is left to do; hint: a larger run.steps goes on", run.folder,
+      run.at.step, num_steps);
 }
 
 }  // namespace tessera

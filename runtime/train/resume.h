@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/rank_exchange.h"
 #include "runtime/config/changes.h"
+#include "runtime/ops/isa.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/run_state.h"
 
@@ -27,6 +28,9 @@ std::optional<StoredChoices> stored_choices(const std::string& run_directory, co
 
 // `reproducibility.lanes: auto` takes the stored value.
 void adopt_lanes(JobConfig& config, const std::optional<StoredChoices>& stored);
+
+// Its instruction set where this processor has it, else the best that there is: products depend on it.
+Isa isa_to_resume_with(const std::string& run_directory, const std::string& resume);
 
 struct ResumeRequest {
   const RunFacts& facts;
@@ -59,5 +63,9 @@ void check_certificate(const ResumedRun& run, const RunFacts& facts);
 // Compares the loss of the first step's micro-batch 0. CheckpointError where the numerics record is equal and the loss is not; where the record
 // differs, losses may by a thousandth. Returns what is to be said, "" for nothing.
 std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, double loss);
+
+// "resumed step 57, dp 2 → 4, certificate ok".
+std::string resumed_line(const ResumedRun& run, const MeshShape& mesh);
+std::string finished_line(const ResumedRun& run, std::int64_t num_steps);
 
 }  // namespace tessera

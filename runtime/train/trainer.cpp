@@ -184,17 +184,10 @@ class Trainer {
     exchange_ = std::make_unique<WorldExchange>(world(), reduce_.view(), context_.placement);
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all, and a resume the one before it.
     const auto isa = static_cast<Isa>(
-        agree_min(static_cast<std::uint64_t>(first() ? stored_isa() : current_isa()), "instruction set"));
+        agree_min(static_cast<std::uint64_t>(first() ? isa_to_resume_with(directory_.path(), config_.checkpoint.resume)
+                                                     : current_isa()),
+                  "instruction set"));
     if (isa != current_isa()) set_isa(isa);
-  }
-
-  // That of the checkpoint which the run will resume from, where this processor has it.
-  Isa stored_isa() const {
-    const auto stored = stored_choices(directory_.path(), config_.checkpoint.resume);
-    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-      if (stored && stored->instruction_set == name_of(isa)) return std::min(isa, current_isa());
-    }
-    return current_isa();
   }
 
   CommunicatorHooks hooks() const {
@@ -258,10 +251,7 @@ class Trainer {
   ExitCode say_finished() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     for (const std::string& note : resumed_->notes) reporter_->print(note);
-    reporter_->print(
-        fmt::format("finished: {} is saved after step {} of {}, nothing is left to do; hint: a larger "
-                    "run.steps goes on",
-                    resumed_->folder, resumed_->at.step, num_steps_));
+    reporter_->print(finished_line(*resumed_, num_steps_));
     return ExitCode::kDone;
   }
 
@@ -460,12 +450,7 @@ class Trainer {
 
   void say_resumed() {
     say(resumed_->notes);
-    const MeshRecord& then = resumed_->manifest.training.mesh;
-    const std::string dp = then.dp == context_.mesh.dp ? fmt::format("dp {}", then.dp)
-                                                       : fmt::format("dp {} → {}", then.dp, context_.mesh.dp);
-    say({fmt::format("resumed step {}, {}, certificate {}{}", at_.step, dp,
-                     resumed_->manifest.training.certificate ? "ok" : "none",
-                     resumed_->is_own ? "" : ", from " + resumed_->folder)});
+    say({resumed_line(*resumed_, context_.mesh)});
   }
 
   // On the terminal (rank 0) and in the log of this rank.

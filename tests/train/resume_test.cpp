@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/train/trainer.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/train_job.h"
 
@@ -129,6 +130,21 @@ TEST_F(Resume, AsynchronousSavesChangeNoBitAndTheLastStepIsSaved) {
     std::string line;
     for (std::string next; std::getline(metrics, next);) line = next;
     EXPECT_EQ(json::parse(line)["memory_allocated_peak"], last["predicted_bytes"]);
+  }
+}
+
+TEST_F(Resume, ASaveThatFailsEndsEveryRankByOneAgreedError) {
+  const JobConfig config = with_data(test::model_t(9));
+  const std::string path = fresh_directory();
+  try {
+    test::run_until(config, 2, 1, path, [&](int rank) {
+      if (rank == 0) std::ofstream(path + "/checkpoints") << "in the way";
+      return true;
+    });
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code, ExitCode::kCheckpoint);
+    EXPECT_NE(std::string(error.what()).find(path + "/checkpoints"), std::string::npos) << error.what();
   }
 }
 
