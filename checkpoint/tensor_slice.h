@@ -31,6 +31,9 @@ Extents extents_of(const Shape& shape);
 // What shard `shard` of a unit holds of each parameter, as a list. values: of the shard (layout.shard_size elements), outliving the slices.
 // suffix: "" for parameters, ".m" … for optimizer state that lies like them. Both leave out parameters for which `frozen` holds where they
 // have a suffix: what is never updated has no optimizer state.
+// describe_slices: without data, for what is known before there are values.
+std::vector<SourceSlice> describe_slices(const ModelSpec& model, const ShardLayout& layout, int shard,
+                                         std::string_view suffix);
 std::vector<SourceSlice> source_slices(const ModelSpec& model, const ShardLayout& layout, int shard,
                                        std::string_view suffix, std::span<const float> values);
 std::vector<TargetSlice> target_slices(const ModelSpec& model, const ShardLayout& layout, int shard,

@@ -40,9 +40,11 @@ struct UnitMemory {
 
 class Walk {
  public:
-  Walk(const ModelSpec& model, const std::vector<UnitSpec>& units, const ShardGroups& groups)
+  Walk(const ModelSpec& model, const std::vector<UnitSpec>& units, const ShardGroups& groups,
+       std::int64_t staging_bytes)
       : model_(model), unit_of_segment_(model.segments.size(), 0) {
     live_[index_of(MemoryCategory::kWorkspace)] = model.constant_bytes;
+    live_[index_of(MemoryCategory::kCheckpoint)] = staging_bytes;
     for (std::size_t u = 0; u < units.size(); ++u) {
       units_.emplace_back(model, units[u], groups);
       live_[index_of(MemoryCategory::kParameters)] += units_.back().shard;
@@ -184,8 +186,8 @@ std::int64_t total_of(const MemoryBytes& bytes) {
 }
 
 Ledger make_ledger(const StepProgram& program, const ModelSpec& model, const std::vector<UnitSpec>& units,
-                   const ShardGroups& groups) {
-  return Walk(model, units, groups).run(program);
+                   const ShardGroups& groups, std::int64_t staging_bytes) {
+  return Walk(model, units, groups, staging_bytes).run(program);
 }
 
 }  // namespace tessera

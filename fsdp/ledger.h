@@ -48,8 +48,8 @@ struct Ledger {
   std::int64_t peak() const { return total_of(at_peak); }
 };
 
-// program: of these units on the rank that `groups` describes; its segments run as `model` says.
+// program: of these units on the rank that `groups` describes; its segments run as `model` says. staging_bytes: held for saves all the time.
 Ledger make_ledger(const StepProgram& program, const ModelSpec& model, const std::vector<UnitSpec>& units,
-                   const ShardGroups& groups);
+                   const ShardGroups& groups, std::int64_t staging_bytes = 0);
 
 }  // namespace tessera

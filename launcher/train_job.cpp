@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 
@@ -23,6 +24,7 @@
 #include "runtime/config/load.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/train/reporter.h"
+#include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 
 namespace tessera {
@@ -77,6 +79,25 @@ MemoryBudget share_of_host(const MpiSession& session) {
           fmt::format("{} of {} for {} ranks", format_bytes(bytes), session.host(), session.local_size())};
 }
 
+void check_keys(const std::vector<std::string>& keys) {
+  const std::vector<std::string> known = all_keys();
+  for (const std::string& key : keys) {
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw ConfigError(fmt::format("--allow-change {}: unknown key", key), "tessera config explain lists them");
+  }
+}
+
+// Rank 0 reads: what the others see of a folder that another run is writing may differ.
+void adopt_stored_lanes(MpiSession& session, JobConfig& config, const std::string& run_directory) {
+  std::string lanes;
+  if (session.rank() == 0) {
+    if (const auto stored = stored_choices(run_directory, config.checkpoint.resume))
+      lanes = std::to_string(stored->lanes);
+  }
+  lanes = session.all_gather(lanes)[0];
+  if (!lanes.empty()) adopt_lanes(config, StoredChoices{.lanes = std::stoll(lanes)});
+}
+
 ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& options) {
   JobConfig config;
   ResolvedBatch batch;
@@ -84,6 +105,12 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
   std::string described;
   session.agree([&] {
     config = load_config(options.config, options.overrides);
+    if (!options.resume.empty()) config.checkpoint.resume = options.resume;
+    check_keys(options.allowed_changes);
+  });
+  const std::string run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory;
+  adopt_stored_lanes(session, config, run_directory);
+  session.agree([&] {
     batch = resolve(config, session.size());
     here = {load_topology("live"), current_cpuset()};
     described = (config.mesh.topology == "live" ? here.machine : load_topology(config.mesh.topology)).str();
@@ -111,7 +138,6 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
     bind_thread(binding.mine, 0);
   });
 
-  const std::string run_directory = options.run_directory.empty() ? "runs/" + config.run.name : options.run_directory;
   const TrainContext context{
       .config = config,
       .batch = batch,
@@ -127,6 +153,7 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
       .device = *device,
       .device_memory = share_of_host(session),
       .progress = progress_mode(options.progress),
+      .allowed_changes = options.allowed_changes,
       .stop_requested = stop_requested,
       .on_fatal = [&guard](const std::exception_ptr& error) { guard.fail(error); },
       .teardown = &guard.teardown(),

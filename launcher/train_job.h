@@ -14,6 +14,8 @@ struct TrainOptions {
   std::vector<std::string> overrides;              // key=value, over the file
   std::string run_directory;                       // empty: runs/<run.name>
   std::string progress = "auto";                   // auto | bar | plain
+  std::string resume;                              // over checkpoint.resume; empty: what the config says
+  std::vector<std::string> allowed_changes;        // keys that a resume may find changed
   std::function<void(TeardownState)> on_teardown;  // told of each state (tests)
 };
 

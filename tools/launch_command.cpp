@@ -65,6 +65,10 @@ LaunchRequest make_request(const LaunchOptions& options) {
   if (!options.train.run_directory.empty()) {
     request.arguments.insert(request.arguments.end(), {"--run-dir", options.train.run_directory});
   }
+  if (!options.train.resume.empty())
+    request.arguments.insert(request.arguments.end(), {"--resume", options.train.resume});
+  for (const std::string& key : options.train.allowed_changes)
+    request.arguments.insert(request.arguments.end(), {"--allow-change", key});
   // mpirun hides the terminal from the ranks; whoever sees it has to say so.
   const std::string progress =
       options.train.progress == "auto" && ::isatty(STDOUT_FILENO) == 1 ? "bar" : options.train.progress;

@@ -12,6 +12,11 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
       ->allow_extra_args(false);
   command.add_option("--run-dir", options.run_directory, "where the run writes; default runs/<run.name>")
       ->option_text("DIR");
+  command.add_option("--resume", options.resume, "auto, never, or a run or checkpoint to go on from; over the file")
+      ->option_text("auto|never|DIR");
+  command.add_option("--allow-change", options.allowed_changes, "a key that a resume may find changed; repeatable")
+      ->option_text("KEY")
+      ->allow_extra_args(false);
   command.add_option("--progress", options.progress, "auto, bar or plain")
       ->option_text("MODE")
       ->check(CLI::IsMember({"auto", "bar", "plain"}));

@@ -3,37 +3,56 @@
 #include "runtime/config/key_rows.h"
 
 namespace tessera::config {
+namespace {
+
+std::string_view accept_resume(std::string_view text) {
+  return text.empty() ? "auto, never, or the folder of a run or a checkpoint" : std::string_view{};
+}
+
+}  // namespace
+
 std::vector<KeyRow> checkpoint_rows() {
   return {
       {.path = "checkpoint.every",
-       .kind = KeyKind::kAnything,
-       .meaning = "Saves every so many updates.",
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_JOB(checkpoint.every),
+       .range = {0, kMaxCount},
+       .meaning = "Saves every so many updates and after the last; 0 saves only when the run is asked to stop, which "
+                  "always does.",
+       .unit = "updates",
        .foreign =
            {
                {"save_steps", "Hugging Face"},
                {"save_interval", "Megatron"},
                {"interval", "torchtitan"},
-           },
-       .later = true},
+           }},
       {.path = "checkpoint.keep_latest",
-       .kind = KeyKind::kAnything,
-       .meaning = "Keeps so many of the newest checkpoints.",
-       .foreign = {{"save_total_limit", "Hugging Face"}, {"keep_latest_k", "torchtitan"}},
-       .later = true},
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_JOB(checkpoint.keep_latest),
+       .range = {0, kMaxCount},
+       .meaning = "Keeps so many of the newest checkpoints, and deletes an older one once a newer is durable; 0 keeps "
+                  "all.",
+       .unit = "checkpoints",
+       .foreign = {{"save_total_limit", "Hugging Face"}, {"keep_latest_k", "torchtitan"}}},
       {.path = "checkpoint.keep_every",
-       .kind = KeyKind::kAnything,
-       .meaning = "Keeps the checkpoints of these steps for good.",
-       .later = true},
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_JOB(checkpoint.keep_every),
+       .range = {0, kMaxCount},
+       .meaning = "Keeps the checkpoints of the steps that this divides for good; 0 is none.",
+       .unit = "updates"},
       {.path = "checkpoint.asynchronous",
-       .kind = KeyKind::kAnything,
-       .meaning = "Writes while training goes on.",
-       .foreign = {{"async_save", "Megatron"}, {"async_mode", "torchtitan"}},
-       .later = true},
+       .kind = KeyKind::kBool,
+       .field = TESSERA_JOB(checkpoint.asynchronous),
+       .meaning = "Writes while training goes on: a step waits only until its state is copied.",
+       .foreign = {{"async_save", "Megatron"}, {"async_mode", "torchtitan"}}},
       {.path = "checkpoint.resume",
-       .kind = KeyKind::kAnything,
-       .meaning = "What to do with a run directory that holds a checkpoint.",
+       .kind = KeyKind::kText,
+       .field = TESSERA_JOB(checkpoint.resume),
+       .meaning = "auto goes on from the newest checkpoint of the run directory that loads; never refuses a directory "
+                  "that holds a run; a folder, of a run or a checkpoint, is gone on from in a run directory that is "
+                  "empty.",
        .foreign = {{"resume_from_checkpoint", "Hugging Face"}, {"load", "Megatron"}},
-       .later = true},
+       .accepts = accept_resume},
       {.path = "checkpoint.init_from",
        .kind = KeyKind::kAnything,
        .meaning = "A folder whose weights the run starts from.",

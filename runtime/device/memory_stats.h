@@ -15,10 +15,12 @@ enum class MemoryCategory : std::uint8_t {
   kActivations,
   kGathered,
   kWorkspace,
-  kCommunication
+  kCommunication,
+  kCheckpoint  // copies of the state that are being saved
 };
-inline constexpr int kNumMemoryCategories = 7;
-// "parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "communication".
+inline constexpr int kNumMemoryCategories = 8;
+// "parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "communication",
+// "checkpoint".
 std::string_view name_of(MemoryCategory category);
 
 struct MemoryCounts {

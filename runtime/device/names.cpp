@@ -22,6 +22,7 @@ std::string_view name_of(MemoryCategory category) {
     case MemoryCategory::kGathered: return "gathered";
     case MemoryCategory::kWorkspace: return "workspace";
     case MemoryCategory::kCommunication: return "communication";
+    case MemoryCategory::kCheckpoint: return "checkpoint";
   }
   throw InternalError("internal: name of an unknown memory category");
 }

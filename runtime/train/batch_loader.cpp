@@ -36,6 +36,7 @@ BatchLoader::BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchC
                          const ResolvedBatch& resolved, std::int64_t seq_len, int dp_rank)
     : dataset_(std::move(dataset)),
       order_(order),
+      global_batch_size_(batch.global_batch_size),
       micro_batch_size_(batch.micro_batch_size),
       seq_len_(seq_len),
       num_micro_batches_(resolved.micro_batches_per_rank),
@@ -48,6 +49,17 @@ StepBatch BatchLoader::load(std::int64_t index) const {
                   row(batch.targets, s, seq_len_));
   }
   return batch;
+}
+
+std::uint64_t BatchLoader::global_digest(std::int64_t index) const {
+  std::uint64_t digest = 0;
+  std::vector<std::int32_t> inputs(static_cast<std::size_t>(seq_len_)), targets(inputs.size());
+  for (std::int64_t slot = 0; slot < global_batch_size_; ++slot) {
+    dataset_.read(order_.window(index, slot), inputs, targets);
+    digest = hash_bytes(inputs.data(), inputs.size() * sizeof(std::int32_t), digest);
+    digest = hash_bytes(targets.data(), targets.size() * sizeof(std::int32_t), digest);
+  }
+  return digest;
 }
 
 EvaluationLoader::EvaluationLoader(TokenDataset dataset, const BatchConfig& batch, const ResolvedBatch& resolved,

@@ -23,7 +23,7 @@ struct StepBatch {
   ConstTensorView micro_targets(int micro) const { return view(targets, micro); }
   // Targets that are not ignore_index.
   std::int64_t num_targets(std::int64_t ignore_index) const;
-  // A hash of the token ids, for tests and certificates.
+  // A hash of the token ids, for tests.
   std::uint64_t digest() const;
 
  private:
@@ -39,13 +39,15 @@ class BatchLoader {
 
   // This rank's part of global batch `index` (0 …).
   StepBatch load(std::int64_t index) const;
+  // A hash of the token ids of all ranks' parts, the same on every rank and in every layout.
+  std::uint64_t global_digest(std::int64_t index) const;
   const SequenceOrder& order() const { return order_; }
   const TokenDataset& dataset() const { return dataset_; }
 
  private:
   TokenDataset dataset_;
   SequenceOrder order_;
-  std::int64_t micro_batch_size_, seq_len_, num_micro_batches_, first_slot_;
+  std::int64_t global_batch_size_, micro_batch_size_, seq_len_, num_micro_batches_, first_slot_;
 };
 
 // Validation: global batches of consecutive windows in file order; what is missing in the last is filled with ignored sequences.

@@ -32,6 +32,7 @@ struct Executor::Run {
   std::span<float> logits;
   float gradient_scale = 0.0F;
   bool finite = true;
+  double first_loss = 0.0;     // mean of this rank's micro-batch 0
   std::int64_t rehearsed = 0;  // what a rehearsal broadcast sends
 };
 
@@ -129,6 +130,8 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       LossSum losses = runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
                                          model_.gradient_views(i.segment, streams_.compute), i.accumulate, scale);
       if (options_.chaos != nullptr) options_.chaos->at_head_loss(losses);
+      if (i.micro_batch == 0)
+        run.first_loss = losses.num_targets > 0 ? losses.sum.value() / static_cast<double>(losses.num_targets) : 0.0;
       add_losses(losses);
       break;
     }
@@ -205,6 +208,9 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   append(model_.is_first_replica() ? squares : ExactSum());
   append(run.losses.sum);
   words.push_back(run.input.stop_requested ? 1 : 0);
+  words.push_back(run.input.save_ready ? 1 : 0);
+  // The global batch begins with the first rank's: nobody else's bits are in the sum.
+  words.push_back(world.rank() == 0 ? std::bit_cast<std::int64_t>(run.first_loss) : 0);
   const std::size_t slots = words.size();
   words.resize(slots + static_cast<std::size_t>(world.size()) * kSlotWords, 0);
   const MemoryStats memory = device_.allocator().stats();
@@ -230,7 +236,9 @@ void Executor::agree_norm(const Instruction& i, Run& run) {
   outcome.num_targets = run.num_targets;
   outcome.loss = run.num_targets > 0 ? all_losses.value() / static_cast<double>(run.num_targets) : 0.0;
   outcome.grad_norm = std::sqrt(all_squares.value());
-  outcome.stop = words[slots - 1] != 0;
+  outcome.stop = words[slots - 3] != 0;
+  outcome.save_ready = words[slots - 2] == world.size();
+  outcome.first_loss = std::bit_cast<double>(words[slots - 1]);
   double max_loss = -std::numeric_limits<double>::infinity();
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::int64_t* slot = words.data() + slots + static_cast<std::size_t>(rank) * kSlotWords;

@@ -23,6 +23,7 @@ struct StepInput {
   std::int64_t step = 0;  // for tags: the update being attempted
   const StepBatch* batch = nullptr;
   bool stop_requested = false;   // this rank was asked to stop
+  bool save_ready = false;       // this rank's part of a save under way is done
   double learning_rate = 0.0;    // of kUpdate
   double schedule_factor = 1.0;  // … and what the schedule makes of a rate of 1
   std::int64_t logits_row = 0;   // of kLogits
@@ -38,6 +39,8 @@ struct StepOutcome {
   double grad_norm = 0.0;                              // before clipping
   bool updated = false;                                // false: skipped, parameters and moments are untouched
   bool stop = false;                                   // some rank was asked to stop
+  bool save_ready = false;                             // every rank's part of a save under way is done
+  double first_loss = 0.0;                             // mean of micro-batch 0 of the global batch
   std::vector<int> non_finite_ranks;                   // logical ranks whose losses or gradient shards were not finite
   std::int64_t allocated_peak = 0, reserved_peak = 0;  // bytes, maximum over ranks
 };

@@ -99,6 +99,12 @@ void AdamWOptimizer::step(std::int64_t update, double rate, double factor, float
   }
 }
 
+std::span<float> AdamWOptimizer::state(int unit, std::string_view suffix) {
+  if (suffix.empty()) return model_.unit(unit).parameter_shard();
+  UnitMoments& moments = moments_[static_cast<std::size_t>(unit)];
+  return (suffix == kStateSuffixes[1] ? moments.m : moments.v).span<float>();
+}
+
 std::uint64_t AdamWOptimizer::state_hash(StreamView compute) const {
   ThreadPool& pool = cpu_device(compute).pool();
   std::uint64_t hash = 0;

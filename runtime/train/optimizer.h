@@ -1,16 +1,21 @@
 // AdamW on shards: moments live beside the parameter shard, element for element (kOptimizer), and reshard with it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fsdp/sharded_model.h"
 #include "runtime/config/job_config.h"
 
 namespace tessera {
+
+// What the names of a parameter's state end in: the parameter itself and its moments.
+inline constexpr std::array<std::string_view, 3> kStateSuffixes = {"", ".m", ".v"};
 
 class AdamWOptimizer {
  public:
@@ -22,6 +27,8 @@ class AdamWOptimizer {
   // factor: what the schedule makes of a rate of 1, by which a group's own learning_rate is scaled.
   void step(std::int64_t update, double rate, double factor, float gradient_scale, StreamView compute);
 
+  // This rank's shard of what a unit keeps under a suffix; empty for the moments of a frozen unit. For saving and loading.
+  std::span<float> state(int unit, std::string_view suffix);
   // Of this rank's shards: parameters ("name") and moments ("name.m", "name.v"; frozen parameters have none).
   std::uint64_t state_hash(StreamView compute) const;
 

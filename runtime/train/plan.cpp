@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "checkpoint/tensor_slice.h"
+#include "checkpoint/writer.h"
 #include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
 #include "fsdp/shard_layout.h"
 #include "fsdp/units.h"
 #include "models/gpt.h"
+#include "runtime/train/optimizer.h"
 #include "runtime/train/optimizer_groups.h"
 #include "runtime/train/reporter.h"
 #include "runtime/train/sampler.h"
@@ -34,11 +38,25 @@ void check_program_size(const JobConfig& config, const ResolvedBatch& batch, con
 }
 
 // Of the longest context that a sample reaches. The training's runner stays beside the one that makes tokens.
-Ledger token_ledger(const JobConfig& config, const Plan& plan, int num_threads) {
+Ledger token_ledger(const JobConfig& config, const Plan& plan, int num_threads, std::int64_t held_bytes) {
   ModelSpec model = describe_gpt(sampler_model(config.model, kSampleTokens), 1, num_threads);
   model.constant_bytes += plan.model.constant_bytes;
   const StepProgram program = build_token_program(model, plan.units, token_schedule(plan.schedule));
-  return make_ledger(program, model, plan.units, plan.groups);
+  return make_ledger(program, model, plan.units, plan.groups, held_bytes);
+}
+
+// What a save copies on this rank, as the allocator hands it out. Of ranks that hold the same, the first one saves.
+std::int64_t staging_bytes_of(const Plan& plan) {
+  if (plan.groups.replica != 0) return 0;
+  std::vector<SourceSlice> slices;
+  for (const UnitSpec& unit : plan.units) {
+    const ShardLayout layout = make_shard_layout(plan.model, unit, plan.groups.num_shards);
+    for (const std::string_view suffix : kStateSuffixes) {
+      std::ranges::move(describe_slices(plan.model, layout, plan.groups.shard, suffix), std::back_inserter(slices));
+    }
+  }
+  constexpr std::int64_t block = 64;
+  return (static_cast<std::int64_t>(staging_bytes(slices)) + block - 1) / block * block;
 }
 
 }  // namespace
@@ -66,11 +84,13 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   plan.program = build_training_program(plan.model, plan.units, plan.schedule);
   plan.schedule.title = "evaluation program " + where;
   plan.evaluation_program = build_evaluation_program(plan.model, plan.units, plan.schedule);
-  plan.memory = make_ledger(plan.program, plan.model, plan.units, plan.groups);
+  plan.staging_bytes = staging_bytes_of(plan);
+  const std::int64_t held_bytes = config.checkpoint.every > 0 ? plan.staging_bytes : 0;
+  plan.memory = make_ledger(plan.program, plan.model, plan.units, plan.groups, held_bytes);
   if (config.run.evaluate_every > 0 && !config.data.validation.empty()) {
-    plan.evaluation_memory = make_ledger(plan.evaluation_program, plan.model, plan.units, plan.groups);
+    plan.evaluation_memory = make_ledger(plan.evaluation_program, plan.model, plan.units, plan.groups, held_bytes);
   }
-  if (config.run.sample_every > 0) plan.token_memory = token_ledger(config, plan, num_threads);
+  if (config.run.sample_every > 0) plan.token_memory = token_ledger(config, plan, num_threads, held_bytes);
   return plan;
 }
 
@@ -92,6 +112,9 @@ Plan::Peak Plan::peak() const {
     highest = {evaluation_memory->peak(), peak_place(evaluation_program, *evaluation_memory)};
   }
   if (token_memory && token_memory->peak() > highest.bytes) highest = {token_memory->peak(), "a generated token"};
+  const bool held = memory.at_rest[static_cast<std::size_t>(MemoryCategory::kCheckpoint)] > 0;
+  if (const std::int64_t save = total_of(memory.at_rest) + (held ? 0 : staging_bytes); save > highest.bytes)
+    highest = {save, "a save on request"};
   return highest;
 }
 

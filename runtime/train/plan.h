@@ -29,6 +29,8 @@ struct Plan {
   // What the run allocates, to the byte (fsdp/ledger.h). Of an evaluation and of a generated token only where the run has any.
   Ledger memory;
   std::optional<Ledger> evaluation_memory, token_memory;
+  // The copy of its state that this rank saves: held all the time where checkpoint.every is set, else for the save on request alone.
+  std::int64_t staging_bytes = 0;
 
   // Model FLOPs of one step on one rank: 3 × forward (products and attention) × micro-batches.
   double step_flops() const;

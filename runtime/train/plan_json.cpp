@@ -51,6 +51,7 @@ nlohmann::ordered_json plan_json(const Plan& plan) {
   }
   json["state_bytes"] = plan.state_bytes();
   json["predicted_bytes"] = plan.peak().bytes;
+  json["staging_bytes"] = plan.staging_bytes;
   json["memory"]["step"] = memory_json(plan.program, plan.memory);
   if (plan.evaluation_memory)
     json["memory"]["evaluation"] = memory_json(plan.evaluation_program, *plan.evaluation_memory);

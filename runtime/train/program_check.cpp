@@ -80,7 +80,7 @@ CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, 
 }  // namespace
 
 std::uint64_t num_norm_words(int world_size) {
-  return 2 * ExactSum::kNumWords + 1 + static_cast<std::uint64_t>(world_size) * kSlotWords;
+  return 2 * ExactSum::kNumWords + 3 + static_cast<std::uint64_t>(world_size) * kSlotWords;
 }
 
 std::uint64_t num_loss_words() {

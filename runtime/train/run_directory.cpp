@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/hash.h"
+#include "runtime/train/metrics_file.h"
 
 namespace fs = std::filesystem;
 
@@ -19,8 +20,8 @@ namespace {
 
 // What this program writes into a run directory (docs/run-directory.md).
 bool is_of_a_run(const std::string& name) {
-  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", "trace", ".nonce",
-                           "config.yaml.tmp", "plan.json.tmp", ".nonce.tmp"}) {
+  for (const char* ours : {"config.yaml", "plan.json", "metrics.jsonl", "logs", "collectives", "trace", "checkpoints",
+                           ".nonce", "config.yaml.tmp", "plan.json.tmp", "metrics.jsonl.tmp", ".nonce.tmp"}) {
     if (name == ours) return true;
   }
   return false;
@@ -79,7 +80,7 @@ void RunDirectory::acquire(const std::string& host, std::optional<RunLock>& lock
   }
 }
 
-int RunDirectory::prepare(std::uint64_t nonce) const {
+int RunDirectory::prepare(std::uint64_t nonce, const std::optional<Progress>& resumed) const {
   try {
     const std::vector<fs::path> old = files_of_an_earlier_run();
     int number = 0;
@@ -87,7 +88,16 @@ int RunDirectory::prepare(std::uint64_t nonce) const {
       for (number = 1; fs::exists(attempt(number)); ++number) {
       }
       fs::create_directories(attempt(number));
-      for (const fs::path& file : old) fs::rename(file, fs::path(attempt(number)) / file.filename());
+      for (const fs::path& file : old) {
+        const fs::path kept = fs::path(attempt(number)) / file.filename();
+        if (resumed && file.filename() == "checkpoints") continue;
+        if (resumed && file.filename() == "metrics.jsonl") {
+          fs::copy_file(file, kept);
+          cut_metrics(file, *resumed);
+        } else {
+          fs::rename(file, kept);
+        }
+      }
     }
     write_file(path_ + "/.nonce", hex64(nonce));  // first: what comes next is a run's by it alone, should it end here
     fs::create_directories(fs::path(path_) / "logs");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
@@ -19,17 +20,21 @@
 #include "runtime/train/agreement.h"
 #include "runtime/train/batch_loader.h"
 #include "runtime/train/chaos.h"
+#include "runtime/train/checkpointing.h"
 #include "runtime/train/executor.h"
 #include "runtime/train/numerics.h"
 #include "runtime/train/plan.h"
 #include "runtime/train/plan_proof.h"
 #include "runtime/train/program_check.h"
 #include "runtime/train/reporter.h"
+#include "runtime/train/resume.h"
 #include "runtime/train/run_directory.h"
+#include "runtime/train/run_state.h"
 #include "runtime/train/sampler.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/trace.h"
 #include "runtime/train/trace_recorder.h"
+#include "runtime/train/world_exchange.h"
 
 namespace tessera {
 namespace {
@@ -92,9 +97,13 @@ class Trainer {
     // Ranks with more threads have more scratch.
     predicted_peak_ =
         static_cast<std::int64_t>(~agree_min(~static_cast<std::uint64_t>(plan_.memory.peak()), "predicted"));
-    // Only a job that can start touches what an earlier run left.
+    // Only a job that can start touches what an earlier start left.
+    agreed([&] { acquire_run_directory(); });
+    find_start();
+    if (resumed_ && resumed_->finished) return say_finished();
     agreed([&] { open_run_directory(); });
     agreed([&] { open_reports(); });
+    agreed([&] { open_checkpoints(); });
     announce();
     const ExitCode code = loop();
     finish_trace();
@@ -175,8 +184,12 @@ class Trainer {
     communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, context_.factory, hooks());
     same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal,
                     "groups: ranks have different lists of groups");
-    // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all.
-    const auto isa = static_cast<Isa>(agree_min(static_cast<std::uint64_t>(current_isa()), "instruction set"));
+    exchange_ = std::make_unique<WorldExchange>(world(), reduce_.view(), context_.placement);
+    // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all, and a resume the one before it.
+    const auto isa = static_cast<Isa>(
+        agree_min(static_cast<std::uint64_t>(first() ? isa_to_resume_with(directory_.path(), config_.checkpoint.resume)
+                                                     : current_isa()),
+                  "instruction set"));
     if (isa != current_isa()) set_isa(isa);
   }
 
@@ -204,14 +217,83 @@ class Trainer {
     if (context_.on_log) context_.on_log(calls_.get());
   }
 
+  void acquire_run_directory() {
+    if (!first()) return;
+    directory_.acquire(context_.host, lock_);
+    const std::string& resume = config_.checkpoint.resume;
+    if (resume == "auto" || !directory_.holds_an_earlier_start()) return;
+    throw ConfigError(
+        fmt::format("run directory {}: holds a run, and checkpoint.resume is {}", directory_.path(), resume),
+        "--resume auto goes on with it; another --run-dir leaves it alone");
+  }
+
+  // Where the run begins: at_, and the state that belongs to it.
+  void find_start() {
+    resumed_ = resume(*files_, *exchange_,
+                      {.facts = facts(),
+                       .allowed_changes = context_.allowed_changes,
+                       .checkpoints = directory_.checkpoints(),
+                       .agreed = [this](const std::function<void()>& phase) { agreed(phase); },
+                       .is_finished = [this](const Progress& at) { return is_finished(at); }},
+                      *model_, *optimizer_, compute_.view());
+    if (!resumed_ || resumed_->finished) return;
+    at_ = resumed_->at;
+    if (!resumed_->changes_any({"schedule."})) schedule_.decay_steps = resumed_->manifest.training.schedule.decay_steps;
+    agreed([&] { check_certificate(*resumed_, facts()); });
+    const std::string saved = hex64(resumed_->manifest.state_hash), loaded = hash();
+    if (saved != loaded) {
+      throw AgreedError(ExitCode::kCheckpoint, 0,
+                        fmt::format("{}: state_hash {} was saved, {} was loaded", resumed_->folder, saved, loaded));
+    }
+  }
+
+  bool is_finished(const Progress& at) const {
+    return at.step >= num_steps_ || (config_.run.epochs && loader_->order().epoch_of(at.batch) >= *config_.run.epochs);
+  }
+
+  ExitCode say_finished() {
+    reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
+    for (const std::string& note : resumed_->notes) reporter_->print(note);
+    reporter_->print(finished_line(*resumed_, num_steps_));
+    return ExitCode::kDone;
+  }
+
+  RunFacts facts() const {
+    return {.config = config_,
+            .mesh = context_.mesh,
+            .loader = *loader_,
+            .numerics = numerics_,
+            .schedule = schedule_,
+            .order_digest = order_digest_};
+  }
+
+  void open_checkpoints() {
+    saves_.emplace(*files_, *exchange_,
+                   Checkpointing::Options{.directory = directory_.checkpoints(),
+                                          .run_id = run_id_,
+                                          .config = config_.checkpoint,
+                                          .staging_bytes = plan_.staging_bytes,
+                                          .on_saved = [this](const SavedCheckpoint& saved,
+                                                             double seconds) { note_saved(saved, seconds); }},
+                   *model_, *optimizer_, context_.device.allocator(), compute_.view());
+    if (resumed_ && resumed_->is_own) saves_->resumed_at(at_.step);
+  }
+
+  void note_saved(const SavedCheckpoint& saved, double seconds) {
+    save_seconds_ = seconds;
+    log::info(fmt::format("saved {} ({}, root {}) in {:.1f} s", saved.folder,
+                          format_bytes(static_cast<std::int64_t>(saved.bytes)), hex64(saved.root_hash), seconds));
+    if (!first()) return;
+    for (const std::string& warning : saved.warnings) log::warn(warning);
+  }
+
   void open_run_directory() {
     std::uint64_t nonce = 0;
     std::exception_ptr failure;
     if (first()) {
       try {
-        directory_.acquire(context_.host, lock_);
         const std::uint64_t chosen = mix64(static_cast<std::uint64_t>(monotonic_ns())) >> 1;
-        attempt_ = directory_.prepare(chosen);
+        attempt_ = directory_.prepare(chosen, resumed_ && resumed_->is_own ? std::optional(at_) : std::nullopt);
         nonce = chosen;
       } catch (...) {
         failure = std::current_exception();  // rethrown after the broadcast that the others wait in
@@ -245,10 +327,7 @@ class Trainer {
   void open_reports() {
     reporter_ = std::make_unique<Reporter>(first() ? directory_.metrics() : "", context_.progress, num_steps_);
     if (!first()) return;
-    JobConfig resolved = config_;
-    resolved.reproducibility.lanes =
-        context_.batch.lanes;  // what decides bits must not depend on a later start's ranks
-    write_file(directory_.config(), to_yaml(resolved));
+    write_file(directory_.config(), to_yaml(resolved_config(config_, context_.batch.lanes)));
     write_file(directory_.plan(), plan_.json(numerics_));
     directory_.remove_nonce();
   }
@@ -269,6 +348,12 @@ class Trainer {
     if (order.dropped_per_epoch() > 0)
       data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
     data_digest_ = digest_of(dataset);
+    order_digest_ = mix64(data_digest_ ^ mix64(config_.run.seed + (config_.data.shuffle ? 1 : 0)) ^
+                          static_cast<std::uint64_t>(config_.batch.global_batch_size));
+    schedule_ = config_.schedule;
+    // Counted from run.steps where that is given, whatever ends the run first; a resume keeps what the first start found.
+    schedule_.decay_steps = config_.schedule.decay_steps.value_or(
+        std::max<std::int64_t>(1, config_.run.steps.value_or(num_steps_) - config_.schedule.warmup_steps));
     loader_.emplace(std::move(dataset), order, config_.batch, context_.batch, model.seq_len, dp_rank);
     if (!config_.data.validation.empty()) {
       std::vector<DataSource> sources;
@@ -352,7 +437,8 @@ class Trainer {
     const std::uint64_t largest = ~agree_min(~record, "numerics");
     reporter_->print(plan_.header(context_, data_note_, num_steps_));
     if (chaos_ != nullptr) say(chaos_->announcement());
-    if (attempt_ > 0)
+    if (resumed_) say_resumed();
+    if (attempt_ > 0 && !resumed_)
       reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}",
                                    directory_.path(), attempt_));
     if (smallest != largest) {
@@ -362,7 +448,12 @@ class Trainer {
     }
     log::info(data_log_);
     log::info("numerics: " + numerics_.json());
-    reporter_->start(0, hash());
+    reporter_->start(at_.step, hash());
+  }
+
+  void say_resumed() {
+    say(resumed_->notes);
+    say({resumed_line(*resumed_, context_.mesh)});
   }
 
   // On the terminal (rank 0) and in the log of this rank.
@@ -396,53 +487,66 @@ class Trainer {
   }
 
   ExitCode loop() {
-    if (config_.run.evaluate_every > 0 && evaluate(0)) return stopped(0);
-    std::int64_t step = 0;   // updates made
-    std::int64_t batch = 0;  // batches consumed: a skipped update consumes its batch
-    std::int64_t skipped = 0, skipped_in_a_row = 0;
-    while (step < num_steps_) {
-      if (config_.run.epochs && loader_->order().epoch_of(batch) >= *config_.run.epochs) break;
+    const bool evaluates_first =
+        at_.step == 0 ? config_.run.evaluate_every > 0 : due(config_.run.evaluate_every, at_.step);
+    if (evaluates_first && evaluate(at_.step)) return stopped();
+    std::int64_t skipped_in_a_row = 0;
+    bool certified = !resumed_;
+    while (!is_finished(at_)) {
+      const std::int64_t update = at_.step + 1;
       const double started = monotonic_seconds();
       context_.device.allocator().reset_peaks();
-      if (trace_ != nullptr) trace_->begin_step(step + 1);
-      const StepBatch data = load(*loader_, config_.run.overfit_one_batch ? 0 : batch);
+      if (trace_ != nullptr) trace_->begin_step(update);
+      const StepBatch data = load(*loader_, next_batch(config_, at_));
       const double loaded = monotonic_seconds();
-      const double rate = scheduled(config_.optimizer.learning_rate, step + 1);
-      if (calls_ != nullptr) calls_->set_step(step + 1);
+      const double rate = scheduled(config_.optimizer.learning_rate, update);
+      if (calls_ != nullptr) calls_->set_step(update);
       StepPrograms programs{&plan_.program, &plan_.program};
-      if (chaos_ != nullptr) programs = chaos_->begin_step(step + 1);
+      if (chaos_ != nullptr) programs = chaos_->begin_step(update);
       const StepOutcome outcome =
-          executor_->train(*programs.executed, {.step = step + 1,
+          executor_->train(*programs.executed, {.step = update,
                                                 .batch = &data,
                                                 .stop_requested = asked_to_stop(),
+                                                .save_ready = saves_->ready(),
                                                 .learning_rate = rate,
-                                                .schedule_factor = schedule_factor(rate, step + 1),
+                                                .schedule_factor = schedule_factor(rate, update),
                                                 .expected = programs.expected});
       if (chaos_ != nullptr) chaos_->end_step();
       const double ended = monotonic_seconds();
       if (trace_ != nullptr) trace_->end_window();
-      ++batch;
+      if (!std::exchange(certified, true)) certify(outcome.first_loss);
+      saves_->after_step(outcome);
+      ++at_.batch;
       memory_peak_ = std::max(memory_peak_, outcome.allocated_peak);
       if (!outcome.updated) {
-        ++skipped;
-        handle_skip(outcome, step + 1, ++skipped_in_a_row);
+        ++at_.skipped;
+        handle_skip(outcome, update, ++skipped_in_a_row);
       } else {
-        ++step;
+        at_.step = update;
         skipped_in_a_row = 0;
-        report(step, batch, skipped, rate, outcome, ended - started, loaded - started);
-        if (due(config_.run.evaluate_every, step) && evaluate(step)) return stopped(step);
-        if (due(config_.run.sample_every, step) && step != num_steps_) sample(step);
+        report(rate, outcome, ended - started, loaded - started);
+        if (saves_->is_due(update)) saves_->begin(facts(), at_);
+        if (due(config_.run.evaluate_every, update) && evaluate(update)) return stopped();
+        if (due(config_.run.sample_every, update) && update != num_steps_) sample(update);
       }
       if (trace_ != nullptr && trace_->complete()) write_trace();
-      if (outcome.stop && step < num_steps_) return stopped(step);
+      if (outcome.stop && at_.step < num_steps_) return stopped();
     }
     // The last step is always logged, hashed and evaluated, whatever the intervals and whatever ended the run.
-    if (step > 0) {
+    if (at_.step > 0) {
       log_step(config_.run.hash_every > 0);
-      if (config_.run.evaluate_every > 0 && evaluated_step_ != step && evaluate(step)) return stopped(step);
+      if (config_.run.evaluate_every > 0 && evaluated_step_ != at_.step && evaluate(at_.step)) return stopped();
     }
-    last_step_ = step;
+    if (saves_->saves_last_step()) saves_->begin(facts(), at_);
+    saves_->finish();
     return ExitCode::kDone;
+  }
+
+  // The step after a resume sees the loss that the saving run saw.
+  void certify(double first_loss) {
+    agreed([&] {
+      if (const std::string note = check_first_loss(*resumed_, facts(), first_loss); !note.empty()) say({note});
+    });
   }
 
   template <typename Loader>
@@ -478,16 +582,16 @@ class Trainer {
 
   bool asked_to_stop() const { return context_.stop_requested && context_.stop_requested(); }
 
-  ExitCode stopped(std::int64_t step) {
-    reporter_->print(fmt::format(
-        "stopping after step {}: asked to stop; nothing is saved (checkpoints are not available yet)", step));
-    last_step_ = step;
-    return ExitCode::kStoppedUnsaved;
+  ExitCode stopped() {
+    saves_->begin(facts(), at_);
+    saves_->finish();
+    reporter_->print(fmt::format("stopping after step {}: saved step-{:08} in {:.1f} s; resume: same command", at_.step,
+                                 at_.step, save_seconds_));
+    return ExitCode::kStopped;
   }
 
-  // decay_steps counts from run.steps where that is given, whatever ends the run first.
   double scheduled(double rate, std::int64_t update) const {
-    return learning_rate(config_.schedule, rate, config_.run.steps.value_or(num_steps_), update);
+    return learning_rate(schedule_, rate, num_steps_, update);
   }
 
   double schedule_factor(double rate, std::int64_t update) const {
@@ -516,26 +620,25 @@ class Trainer {
     }
   }
 
-  void report(std::int64_t step, std::int64_t batch, std::int64_t skipped, double rate, const StepOutcome& outcome,
-              double step_seconds, double data_seconds) {
+  void report(double rate, const StepOutcome& outcome, double step_seconds, double data_seconds) {
     const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_len;
-    unlogged_ = StepMetrics{.step = step,
+    unlogged_ = StepMetrics{.step = at_.step,
                             .loss = outcome.loss,
                             .max_loss = outcome.max_loss,
                             .learning_rate = rate,
                             .grad_norm = outcome.grad_norm,
                             .tokens = tokens,
-                            .tokens_seen = batch * tokens,
-                            .epoch = loader_->order().epoch_of(batch - 1),
+                            .tokens_seen = at_.batch * tokens,
+                            .epoch = loader_->order().epoch_of(at_.batch - 1),
                             .tokens_per_second = static_cast<double>(tokens) / step_seconds,
                             .step_seconds = step_seconds,
                             .data_seconds = data_seconds,
                             .tflops = plan_.step_flops() / step_seconds / 1e12,
                             .memory_allocated_peak = outcome.allocated_peak,
                             .memory_reserved_peak = outcome.reserved_peak,
-                            .skipped_steps = skipped};
-    const bool hashed = due(config_.run.hash_every, step);
-    if (hashed || due(config_.run.log_every, step)) log_step(hashed);
+                            .skipped_steps = at_.skipped};
+    const bool hashed = due(config_.run.hash_every, at_.step);
+    if (hashed || due(config_.run.log_every, at_.step)) log_step(hashed);
   }
 
   // Writes the newest step unless that was done. Collective where hashed.
@@ -591,7 +694,7 @@ class Trainer {
   }
 
   void finish_samples(ExitCode code) {
-    if (code == ExitCode::kDone && config_.run.sample_every > 0) sample(last_step_);
+    if (code == ExitCode::kDone && config_.run.sample_every > 0) sample(at_.step);
     if (chaos_ != nullptr && first()) say(chaos_->leftover());
     reporter_->flush();
   }
@@ -616,8 +719,10 @@ class Trainer {
   std::shared_ptr<TraceRecorder> trace_;
   bool leaving_ = false;
   std::shared_ptr<ProgramObserver> observer_ = std::make_shared<ProgramObserver>();
+  std::unique_ptr<FileSystem> files_ = make_posix_file_system();
   std::unique_ptr<CommunicatorSet> communicators_;
   Stream compute_, gather_, reduce_;
+  std::unique_ptr<WorldExchange> exchange_;
   Plan plan_;
   std::optional<BatchLoader> loader_;
   std::optional<EvaluationLoader> evaluation_;
@@ -628,14 +733,19 @@ class Trainer {
   std::unique_ptr<ProgramCheck> check_;
   std::unique_ptr<Executor> executor_;
   std::optional<Sampler> sampler_;
+  std::optional<Checkpointing> saves_;
   std::unique_ptr<Reporter> reporter_;
+  std::optional<ResumedRun> resumed_;
+  ScheduleConfig schedule_;  // with decay_steps resolved
+  Progress at_;
   NumericsRecord numerics_;
   std::string data_note_, data_log_;
-  std::uint64_t data_digest_ = 0, initial_digest_ = 0;
+  std::uint64_t data_digest_ = 0, order_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
-  std::int64_t num_steps_ = 0, last_step_ = 0, evaluated_step_ = -1;
-  std::int64_t predicted_peak_ = 0;  // bytes of a training step, the largest of all ranks
+  std::int64_t num_steps_ = 0, evaluated_step_ = -1;
+  double save_seconds_ = 0;          // of the newest save
   std::int64_t memory_peak_ = 0;     // bytes allocated in a training step, over all steps and ranks
+  std::int64_t predicted_peak_ = 0;  // bytes of a training step, the largest of all ranks
   int attempt_ = 0;
   std::uint64_t run_id_ = 0;
   bool trace_written_ = false;

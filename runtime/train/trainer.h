@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
@@ -35,6 +36,7 @@ struct TrainContext {
   Device& device;
   MemoryBudget device_memory;  // of this rank; device.memory_limit may lower it
   ProgressMode progress = ProgressMode::kPlain;
+  std::vector<std::string> allowed_changes;  // keys that a resumed run may change although they decide what is trained
   std::function<bool()>
       stop_requested;  // a signal asked this rank to stop; the decision is agreed once per step and evaluation batch
   // Called with an error that peers do not share, before anything is torn down (a teardown would wait for them): prints it and ends the
@@ -50,7 +52,7 @@ struct TrainContext {
   int world_size() const { return mesh.num_ranks(); }
 };
 
-// Runs the job. Returns kDone, or kStoppedUnsaved where ranks agreed to stop on request. Errors are thrown: on return and on an agreed error
+// Runs the job. Returns kDone, or kStopped where ranks agreed to stop on request and have saved. Errors are thrown: on return and on an agreed error
 // (every rank throws the same one: kinds ConfigError, DataError, NonFiniteError found by all) streams are finished, a barrier has passed and the
 // communicators are gone, so that the caller may finalise MPI; any other exception means that peers may be waiting.
 ExitCode train(const TrainContext& context);

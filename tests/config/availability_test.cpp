@@ -36,8 +36,7 @@ TEST(Availability, RefusesValuesOfLaterFeaturesAndNamesWhatIsThere) {
   EXPECT_EQ(problem("optimizer.nesterov: false"), "optimizer.nesterov: not available yet");
   EXPECT_EQ(problem("schedule.name: wsd"), "schedule.name: wsd is not available yet; hint: constant, linear or cosine");
   EXPECT_EQ(problem("schedule.gamma: 0.1"), "schedule.gamma: not available yet");
-  EXPECT_EQ(problem("checkpoint.every: 100"), "checkpoint.every: not available yet");
-  EXPECT_EQ(problem("checkpoint.resume: auto"), "checkpoint.resume: not available yet");
+  EXPECT_EQ(problem("checkpoint.init_from: runs/a"), "checkpoint.init_from: not available yet");
   EXPECT_EQ(problem("collectives.backend: nccl"),
             "collectives.backend: nccl is not available yet; hint: auto, shm or mpi");
   EXPECT_EQ(problem("reproducibility.tp_splits: 2"), "reproducibility.tp_splits: 2 is not available yet; hint: 1");

@@ -77,8 +77,10 @@ TEST(Explain, SaysWhatOneKeyIs) {
             "fsdp_transformer_layer_cls_to_wrap (Hugging Face)\n");
   EXPECT_EQ(explain_key("checkpoint.keep_every"),
             "checkpoint.keep_every\n"
-            "  Keeps the checkpoints of these steps for good.\n"
-            "  status    not available yet\n");
+            "  Keeps the checkpoints of the steps that this divides for good; 0 is none.\n"
+            "  value     an integer from 0 to 1000000000000\n"
+            "  default   0\n"
+            "  unit      updates\n");
 }
 
 TEST(Explain, AnswersForEveryKeyAndSectionAndForNamesOfOthers) {

@@ -95,7 +95,7 @@ TEST(RoundTrip, WritesTheShortestFormAndWhatAbsentKeysAmountTo) {
   EXPECT_NE(yaml.find("  learning_rate: 0.0006\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("  # head_dim: 8 (not set: hidden_size ÷ num_heads)\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("  dp: auto\n"), std::string::npos) << yaml;
-  EXPECT_EQ(yaml.find("checkpoint"), std::string::npos) << yaml;
+  EXPECT_EQ(yaml.find("init_from"), std::string::npos) << yaml;
 }
 
 TEST(RoundTrip, JsonHasTheSectionsOfTheFile) {

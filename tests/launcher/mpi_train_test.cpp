@@ -210,7 +210,7 @@ TEST_F(MpiTrain, StopsWhenMpirunPassesASignalOn) {
       run(test::mpirun(2, "--bind-to none") + kTessera +
           "train job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; "
           "kill -USR1 $p; wait $p; code=$?; tail -n 1 out; exit $code");
-  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
   EXPECT_EQ(without_warnings(result.err), "");
 }
@@ -221,9 +221,33 @@ TEST_F(MpiTrain, StopsUnderLaunchAtAnInterrupt) {
       run(kTessera +
           "launch -n 2 job.yaml > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; "
           "done; kill -INT $p; wait $p; code=$?; tail -n 1 out; exit $code");
-  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(result.out.starts_with("stopping after step ")) << result.out;
   EXPECT_NE(result.err.find("launch: SIGINT: asking the ranks to stop"), std::string::npos) << result.err;
+}
+
+TEST_F(MpiTrain, GoesOnOnOtherRanksAfterAnInterruptAsIfItHadNeverStopped) {
+  write_job(200);
+  const std::string job = "job.yaml --set run.hash_every=200";
+  const CommandResult stopped =
+      run(kTessera + "launch -n 2 " + job +
+          " --run-dir a > out & p=$!; touch out; until grep -q 'step *3/' out; do sleep 0.05; done; kill -INT $p; "
+          "wait $p; code=$?; tail -n 1 out; exit $code");
+  ASSERT_EQ(stopped.exit_code, 75) << stopped.out << stopped.err;
+  EXPECT_EQ(count(stopped.out, "; resume: same command\n"), 1) << stopped.out;
+  const CommandResult resumed = run(kTessera + "launch -n 4 " + job + " --run-dir a");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(count(resumed.out, ", dp 2 → 4, certificate ok\n"), 1) << resumed.out;
+  EXPECT_EQ(run(kTessera + "launch -n 1 " + job + " --run-dir b").exit_code, 0);
+  const auto last_hash = [&](const std::string& name) {
+    const std::string text = contents(name);
+    return text.substr(text.rfind("state_hash"));
+  };
+  EXPECT_EQ(last_hash("a/metrics.jsonl"), last_hash("b/metrics.jsonl"));
+  EXPECT_EQ(count(contents("a/metrics.jsonl"), "\"grad_norm\""), 200);
+  const CommandResult again = run(kTessera + "launch -n 4 " + job + " --run-dir a");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_TRUE(again.out.starts_with("finished: ")) << again.out;
 }
 
 // Every rank meets the limit in its own time; in a step, with gathers and reduces of others in flight.

@@ -165,7 +165,7 @@ TEST_F(MpiWatchdog, AJobThatIsStoppedAsAWholeHasNoVerdict) {
 TEST_F(MpiWatchdog, ASigtermOfOneRankIsARequestToStop) {
   write_job("1000000");
   const CommandResult result = disturbed(train(2), "kill -TERM $last");
-  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.exit_code, 75);
   EXPECT_TRUE(contains(result.out, "stopping after step ")) << result.out;
 }
 

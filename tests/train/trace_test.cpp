@@ -112,7 +112,7 @@ TEST_F(TraceTest, IsWrittenWhenTheRunIsAskedToStop) {
   path_ = directory_ / "stopped";
   const JobConfig config = job(50, StepRange{1, 40});
   EXPECT_EQ(test::run_until(config, 2, 1, path_, [&](int rank) { return rank == 1 && ++asked >= 3; }),
-            ExitCode::kStoppedUnsaved);
+            ExitCode::kStopped);
   for (const int rank : {0, 1}) EXPECT_EQ(windows(trace_of(rank)), (Names{"step 1", "step 2", "step 3"}));
 }
 

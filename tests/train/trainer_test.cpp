@@ -468,7 +468,7 @@ TEST_F(TrainerTest, ARequestToStopDuringAnEvaluationIsFollowedAtTheEndOfItsBatch
     const ExitCode code = test::run_until(config, world, 1, path, [&](int rank) {
       return ++questions[static_cast<std::size_t>(rank)] == 2 && rank == world - 1;
     });
-    EXPECT_EQ(code, ExitCode::kStoppedUnsaved);
+    EXPECT_EQ(code, ExitCode::kStopped);
     EXPECT_EQ(questions, std::vector<int>(static_cast<std::size_t>(world), 2));
     std::ifstream metrics(path + "/metrics.jsonl");
     std::vector<std::string> kinds;

@@ -11,6 +11,7 @@
 #include "parallel/threads/threads_communicator.h"
 #include "runtime/base/rng.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "runtime/train/resume.h"
 #include "runtime/train/token_data.h"
 #include "runtime/train/trainer.h"
 
@@ -114,11 +115,14 @@ std::vector<std::string> run_job(const JobConfig& config, int world, int threads
 namespace {
 
 // train() of every rank: what each threw, and the codes of those that returned.
-std::vector<std::exception_ptr> train_on_threads(const JobConfig& config, int world, int threads,
+std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int world, int threads,
                                                  const std::string& run_directory,
                                                  const std::function<bool(int rank)>& stop_requested,
-                                                 std::vector<ExitCode>& codes) {
-  const auto factories = make_threads_world(world, {.timeout_seconds = config.collectives.timeout_seconds});
+                                                 std::vector<ExitCode>& codes,
+                                                 const std::vector<std::string>& allowed_changes = {}) {
+  const auto factories = make_threads_world(world, {.timeout_seconds = given.collectives.timeout_seconds});
+  JobConfig config = given;
+  adopt_lanes(config, stored_choices(run_directory, config.checkpoint.resume));
   const ResolvedBatch batch = resolve(config, world);
   codes.assign(static_cast<std::size_t>(world), ExitCode::kDone);
   return failures_on_threads(world, [&](int rank) {
@@ -136,6 +140,7 @@ std::vector<std::exception_ptr> train_on_threads(const JobConfig& config, int wo
                .factory = *factories[static_cast<std::size_t>(rank)],
                .device = device,
                .progress = ProgressMode::kQuiet,
+               .allowed_changes = allowed_changes,
                .stop_requested = [&] { return stop_requested && stop_requested(rank); }});
   });
 }
@@ -152,10 +157,11 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
   return codes.front();
 }
 
-std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory) {
+std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory,
+                                       const std::vector<std::string>& allowed_changes) {
   std::vector<ExitCode> codes;
   std::vector<std::string> lines;
-  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes)) {
+  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes, allowed_changes)) {
     lines.emplace_back();
     try {
       if (failure) std::rethrow_exception(failure);

@@ -34,7 +34,8 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
                    const std::function<bool(int rank)>& stop_requested);
 
 // What each rank ends with: "4 message; hint: …" (exit code, the error's line); "" where it ends well.
-std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory);
+std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory,
+                                       const std::vector<std::string>& allowed_changes = {});
 
 // The numbers of those lines that the promise covers: "kind/step loss max_loss grad_norm state_hash", one string per event.
 std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics);
