@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/communicator_exchange.h"
 #include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
@@ -34,7 +35,6 @@
 #include "runtime/train/schedule.h"
 #include "runtime/train/trace.h"
 #include "runtime/train/trace_recorder.h"
-#include "runtime/train/world_exchange.h"
 
 namespace tessera {
 namespace {
@@ -184,7 +184,7 @@ class Trainer {
     communicators_ = std::make_unique<CommunicatorSet>(context_.mesh, context_.factory, hooks());
     same_everywhere(hash_of(communicators_->groups()), ExitCode::kInternal,
                     "groups: ranks have different lists of groups");
-    exchange_ = std::make_unique<WorldExchange>(world(), reduce_.view(), context_.placement);
+    exchange_ = std::make_unique<CommunicatorExchange>(world(), context_.placement, reduce_.view());
     // Products are the one thing whose bits depend on the instruction set: every rank uses the lowest of all, and a resume the one before it.
     const auto isa = static_cast<Isa>(
         agree_min(static_cast<std::uint64_t>(first() ? isa_to_resume_with(directory_.path(), config_.checkpoint.resume)
@@ -722,7 +722,7 @@ class Trainer {
   std::unique_ptr<FileSystem> files_ = make_posix_file_system();
   std::unique_ptr<CommunicatorSet> communicators_;
   Stream compute_, gather_, reduce_;
-  std::unique_ptr<WorldExchange> exchange_;
+  std::unique_ptr<CommunicatorExchange> exchange_;
   Plan plan_;
   std::optional<BatchLoader> loader_;
   std::optional<EvaluationLoader> evaluation_;
