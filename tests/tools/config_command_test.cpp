@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
-#include "tools/help_command.h"
+#include "tests/support/tool_command.h"
 
 namespace tessera {
 namespace {
@@ -35,23 +34,11 @@ class ConfigCommand : public testing::Test {
 
   // The exit code; what was printed on stdout goes to out_.
   int run(std::vector<std::string> words) {
-    CLI::App app;
-    style_help(app);
-    int exit_code = -1;
-    add_config_commands(app, exit_code);
-    words.insert(words.begin(), {"tessera", "config"});
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    testing::internal::CaptureStdout();
-    int code = -1;
-    try {
-      code = parse_and_run(app, static_cast<int>(argv.size()), argv.data(), exit_code);
-    } catch (const Error& error) {
-      code = static_cast<int>(error.exit_code());
-      error_ = error.line();
-    }
-    out_ = testing::internal::GetCapturedStdout();
-    return code;
+    words.insert(words.begin(), "config");
+    const test::ToolResult result = test::run_tool(add_config_commands, std::move(words));
+    out_ = result.out;
+    error_ = result.error;
+    return result.code;
   }
 
   std::string bad_, out_, error_;

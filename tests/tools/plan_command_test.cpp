@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "runtime/base/error.h"
-#include "tools/help_command.h"
+#include "tests/support/tool_command.h"
 
 namespace tessera {
 namespace {
@@ -19,23 +17,11 @@ class PlanCommand : public testing::Test {
  protected:
   // The exit code; what was printed on stdout goes to out_, the line of an error to error_.
   int run(std::vector<std::string> words) {
-    CLI::App app;
-    style_help(app);
-    int exit_code = -1;
-    add_plan_command(app, exit_code);
-    words.insert(words.begin(), {"tessera", "plan"});
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    testing::internal::CaptureStdout();
-    int code = -1;
-    try {
-      code = parse_and_run(app, static_cast<int>(argv.size()), argv.data(), exit_code);
-    } catch (const Error& error) {
-      code = static_cast<int>(error.exit_code());
-      error_ = error.line();
-    }
-    out_ = testing::internal::GetCapturedStdout();
-    return code;
+    words.insert(words.begin(), "plan");
+    const test::ToolResult result = test::run_tool(add_plan_command, std::move(words));
+    out_ = result.out;
+    error_ = result.error;
+    return result.code;
   }
   bool printed(const std::string& text) const { return out_.find(text) != std::string::npos; }
   nlohmann::json json() const { return nlohmann::json::parse(out_); }
