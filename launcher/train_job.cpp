@@ -82,8 +82,16 @@ MemoryBudget share_of_host(const MpiSession& session) {
 void check_keys(const std::vector<std::string>& keys) {
   const std::vector<std::string> known = all_keys();
   for (const std::string& key : keys) {
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      throw ConfigError(fmt::format("--allow-change {}: unknown key", key), "tessera config explain lists them");
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string hint;
+    try {
+      explain_key(key);                                                       // knows the nearest name
+      hint = fmt::format("one of its keys: tessera config explain {}", key);  // of a section
+    } catch (const ConfigError& error) {
+      hint = error.hint();
+    }
+    throw ConfigError(fmt::format("--allow-change {}: unknown key", key),
+                      hint.empty() ? "tessera config explain lists them" : hint);
   }
 }
 
