@@ -89,7 +89,8 @@ void check_keys(const std::vector<std::string>& keys) {
       hint = fmt::format("one of its keys: tessera config explain {}", key);  // of a section
     } catch (const ConfigError& error) {
       hint = error.hint();
-      const bool is_bare = !hint.empty() && hint.find_first_of(". ") == std::string::npos;  // a name of the same section
+      const bool is_bare =
+          !hint.empty() && hint.find_first_of(". ") == std::string::npos;  // a name of the same section
       if (is_bare && key.find('.') != std::string::npos) hint.insert(0, key.substr(0, key.find('.') + 1));
     }
     throw ConfigError(fmt::format("--allow-change {}: unknown key", key),
