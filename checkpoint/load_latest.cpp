@@ -49,9 +49,13 @@ CheckpointReader open_on_all(FileSystem& files, RankExchange& ranks, const std::
 
 }  // namespace
 
-LoadedCheckpoint load_latest(
-    FileSystem& files, RankExchange& ranks, const std::string& directory,
-    const std::function<std::vector<TargetSlice>(const Manifest& manifest, const std::string& folder)>& accept) {
+bool LoadedCheckpoint::skipped_damage() const {
+  return std::ranges::any_of(skipped,
+                             [](const SkippedCheckpoint& each) { return step_of_folder(each.folder).has_value(); });
+}
+
+LoadedCheckpoint load_latest(FileSystem& files, RankExchange& ranks, const std::string& directory,
+                             const AcceptCheckpoint& accept) {
   LoadedCheckpoint loaded;
   std::int64_t below = std::numeric_limits<std::int64_t>::max();
   for (;;) {
@@ -60,18 +64,28 @@ LoadedCheckpoint load_latest(
     add_skipped(loaded.skipped, latest.skipped);
     if (!latest.step) return loaded;
     CheckpointReader reader = open_on_all(files, ranks, latest.folder);
-    const std::vector<TargetSlice> targets = accept(reader.manifest(), latest.folder);
-    try {
-      reader.load(ranks, targets);
-    } catch (const CheckpointError& error) {
-      loaded.skipped.push_back({step_folder_name(*latest.step), error.what()});
-      below = *latest.step;
-      continue;
+    if (const auto targets = accept(reader.manifest(), latest.folder)) {
+      try {
+        reader.load(ranks, *targets);
+      } catch (const CheckpointError& error) {
+        loaded.skipped.push_back({step_folder_name(*latest.step), error.what()});
+        below = *latest.step;
+        continue;
+      }
     }
     loaded.manifest = reader.manifest();
     loaded.folder = latest.folder;
     return loaded;
   }
+}
+
+LoadedCheckpoint load_named(FileSystem& files, RankExchange& ranks, const std::string& path,
+                            const AcceptCheckpoint& accept) {
+  const std::string folder =
+      agree(ranks, [&] { return ranks.rank() == 0 ? resolve_checkpoint(files, path) : std::string(); })[0];
+  CheckpointReader reader = open_on_all(files, ranks, folder);
+  if (const auto targets = accept(reader.manifest(), folder)) reader.load(ranks, *targets);
+  return {.manifest = reader.manifest(), .folder = folder};
 }
 
 }  // namespace tessera

@@ -31,6 +31,7 @@ class Node {
     if (value == json_.end()) fail(fmt::format("lacks {}", field));
     return {*value, path_, where_.empty() ? field : fmt::format("{}.{}", where_, field)};
   }
+  bool has(const char* field) const { return json_.is_object() && json_.contains(field); }
   bool is_null() const { return json_.is_null(); }
 
   std::string text() const {
@@ -96,8 +97,26 @@ std::optional<ResumeCertificate> certificate_of(const Node& node) {
                            .loss = node.at("loss").number()};
 }
 
+DataCursor data_of(const Node& node) {
+  DataCursor data{.next_batch = node.at("next_batch").count(),
+                  .epoch = node.at("epoch").count(),
+                  .tokens_seen = node.at("tokens_seen").count(),
+                  .order_digest = node.at("order_digest").hash()};
+  if (!node.has("files")) return data;  // the first manifests of version 1
+  data.first_batch = node.at("first_batch").count();
+  data.first_epoch = node.at("first_epoch").count();
+  node.expect(data.first_batch <= data.next_batch, "cursor: its files come into use after its next batch");
+  for (const Node& file : node.at("files").elements()) {
+    data.files.push_back({.name = file.at("name").text(),
+                          .tokens = file.at("tokens").count(),
+                          .format = file.at("format").text(),
+                          .source = file.at("source").count()});
+  }
+  return data;
+}
+
 TrainingState training_of(const Node& node) {
-  const Node mesh = node.at("mesh"), data = node.at("data"), schedule = node.at("schedule");
+  const Node mesh = node.at("mesh"), schedule = node.at("schedule");
   const Node scaler = node.at("loss_scaler");
   return {.config = node.at("config").text(),
           .mesh = {.dp = mesh.at("dp").small_count(),
@@ -105,10 +124,7 @@ TrainingState training_of(const Node& node) {
                    .tp = mesh.at("tp").small_count(),
                    .strategy = mesh.at("strategy").text(),
                    .wrap = mesh.at("wrap").text()},
-          .data = {.next_batch = data.at("next_batch").count(),
-                   .epoch = data.at("epoch").count(),
-                   .tokens_seen = data.at("tokens_seen").count(),
-                   .order_digest = data.at("order_digest").hash()},
+          .data = data_of(node.at("data")),
           .schedule = {.updates = schedule.at("updates").count(), .decay_steps = schedule.at("decay_steps").count()},
           .loss_scaler = {.scale = scaler.at("scale").number(),
                           .good_steps = scaler.at("good_steps").count(),

@@ -27,6 +27,17 @@ Json json_of(const std::optional<ResumeCertificate>& certificate) {
           {"loss", certificate->loss}};
 }
 
+Json json_of(const DataCursor& data) {
+  Json files = Json::array();
+  for (const DataFile& file : data.files) {
+    files.push_back({{"name", file.name}, {"tokens", file.tokens}, {"format", file.format}, {"source", file.source}});
+  }
+  return {{"next_batch", data.next_batch},   {"epoch", data.epoch},
+          {"tokens_seen", data.tokens_seen}, {"order_digest", hex64(data.order_digest)},
+          {"first_batch", data.first_batch}, {"first_epoch", data.first_epoch},
+          {"files", std::move(files)}};
+}
+
 Json json_of(const TrainingState& state) {
   return {
       {"config", state.config},
@@ -36,11 +47,7 @@ Json json_of(const TrainingState& state) {
         {"tp", state.mesh.tp},
         {"strategy", state.mesh.strategy},
         {"wrap", state.mesh.wrap}}},
-      {"data",
-       {{"next_batch", state.data.next_batch},
-        {"epoch", state.data.epoch},
-        {"tokens_seen", state.data.tokens_seen},
-        {"order_digest", hex64(state.data.order_digest)}}},
+      {"data", json_of(state.data)},
       {"schedule", {{"updates", state.schedule.updates}, {"decay_steps", state.schedule.decay_steps}}},
       {"loss_scaler",
        {{"scale", state.loss_scaler.scale},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/fields.h"
 
@@ -16,11 +17,24 @@ struct MeshRecord {
   friend bool operator==(const MeshRecord&, const MeshRecord&) = default;
 };
 
+// A file of tokens as it was read, by what is the same on every cluster.
+struct DataFile {
+  std::string name;  // without its folder
+  std::int64_t tokens = 0;
+  std::string format;
+  std::int64_t source = 0;  // which entry of data.train named it
+  friend bool operator==(const DataFile&, const DataFile&) = default;
+};
+
 struct DataCursor {
   std::int64_t next_batch = 0;  // global batches consumed so far: the index of the next
   std::int64_t epoch = 0;       // of that batch
   std::int64_t tokens_seen = 0;
   std::uint64_t order_digest = 0;  // of what decides which sequences batch n holds: files, their sizes, weights, seed
+  // The files that the next batch is read from, in order, and the batch and epoch that they came into use with: others were there before where files
+  // were appended. No files: the checkpoint was made before they were recorded.
+  std::int64_t first_batch = 0, first_epoch = 0;
+  std::vector<DataFile> files;
   friend bool operator==(const DataCursor&, const DataCursor&) = default;
 };
 

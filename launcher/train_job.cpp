@@ -82,8 +82,19 @@ MemoryBudget share_of_host(const MpiSession& session) {
 void check_keys(const std::vector<std::string>& keys) {
   const std::vector<std::string> known = all_keys();
   for (const std::string& key : keys) {
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      throw ConfigError(fmt::format("--allow-change {}: unknown key", key), "tessera config explain lists them");
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string hint;
+    try {
+      explain_key(key);                                                       // knows the nearest name
+      hint = fmt::format("one of its keys: tessera config explain {}", key);  // of a section
+    } catch (const ConfigError& error) {
+      hint = error.hint();
+      const bool is_bare =
+          !hint.empty() && hint.find_first_of(". ") == std::string::npos;  // a name of the same section
+      if (is_bare && key.find('.') != std::string::npos) hint.insert(0, key.substr(0, key.find('.') + 1));
+    }
+    throw ConfigError(fmt::format("--allow-change {}: unknown key", key),
+                      hint.empty() ? "tessera config explain lists them" : hint);
   }
 }
 

@@ -27,9 +27,9 @@ const std::vector<FaultKind>& fault_kinds() {
       {.name = "stop"},
       {.name = "slow", .seconds = Seconds::kRequired},
       {.name = "slow_teardown", .seconds = Seconds::kRequired},
-      {.name = "kill_in_save", .later = true},
-      {.name = "disk_full", .later = true},
-      {.name = "flip_bit", .later = true},
+      {.name = "kill_in_save", .in_save = true},
+      {.name = "disk_full", .in_save = true},
+      {.name = "flip_bit", .in_save = true},
   };
   return kinds;
 }
@@ -48,14 +48,6 @@ bool takes_op(const FaultKind& kind, std::string_view op) {
 std::vector<std::string_view> fault_names() {
   std::vector<std::string_view> names;
   for (const FaultKind& kind : fault_kinds()) names.push_back(kind.name);
-  return names;
-}
-
-std::vector<std::string_view> fault_names_now() {
-  std::vector<std::string_view> names;
-  for (const FaultKind& kind : fault_kinds()) {
-    if (!kind.later) names.push_back(kind.name);
-  }
   return names;
 }
 

@@ -14,7 +14,7 @@ struct FaultKind {
   // Of a collective fault: the kinds of call that it can make wrong. Empty: a fault of the process.
   std::vector<std::string_view> ops = {};
   Seconds seconds = Seconds::kNone;
-  bool later = false;  // a fault of a save: not available yet
+  bool in_save = false;  // happens while a checkpoint is written, or to it; such a fault acts in the save of its step
 };
 
 const std::vector<FaultKind>& fault_kinds();
@@ -23,6 +23,5 @@ const FaultKind& fault_kind(std::string_view name);
 bool takes_op(const FaultKind& kind, std::string_view op);
 
 std::vector<std::string_view> fault_names();
-std::vector<std::string_view> fault_names_now();
 
 }  // namespace tessera::config

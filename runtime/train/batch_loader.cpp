@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "runtime/base/error.h"
 #include "runtime/base/hash.h"
 
 namespace tessera {
@@ -34,28 +35,59 @@ std::uint64_t StepBatch::digest() const {
 
 BatchLoader::BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch,
                          const ResolvedBatch& resolved, std::int64_t seq_len, int dp_rank)
-    : dataset_(std::move(dataset)),
-      order_(order),
+    : BatchLoader(std::vector<DataPart>{{std::move(dataset), order}}, batch, resolved, seq_len, dp_rank) {}
+
+BatchLoader::BatchLoader(std::vector<DataPart> parts, const BatchConfig& batch, const ResolvedBatch& resolved,
+                         std::int64_t seq_len, int dp_rank)
+    : parts_(std::move(parts)),
       global_batch_size_(batch.global_batch_size),
       micro_batch_size_(batch.micro_batch_size),
       seq_len_(seq_len),
       num_micro_batches_(resolved.micro_batches_per_rank),
-      first_slot_(dp_rank * resolved.micro_batches_per_rank * batch.micro_batch_size) {}
+      first_slot_(dp_rank * resolved.micro_batches_per_rank * batch.micro_batch_size) {
+  require(!parts_.empty(), "a run reads files");
+}
+
+const DataPart& BatchLoader::part_of(std::int64_t index) const {
+  const auto after = std::ranges::find_if(parts_.begin() + 1, parts_.end(),
+                                          [&](const DataPart& part) { return part.order.first_batch() > index; });
+  return *(after - 1);
+}
+
+std::int64_t BatchLoader::batches_before_epoch(std::int64_t epochs) const {
+  const auto after = std::ranges::find_if(parts_.begin() + 1, parts_.end(),
+                                          [&](const DataPart& part) { return part.order.first_epoch() >= epochs; });
+  const SequenceOrder& order = (after - 1)->order;
+  return order.first_batch() + (epochs - order.first_epoch()) * order.batches_per_epoch();
+}
 
 StepBatch BatchLoader::load(std::int64_t index) const {
+  const DataPart& part = part_of(index);
   StepBatch batch = make_batch(num_micro_batches_, micro_batch_size_, seq_len_);
   for (std::int64_t s = 0; s < num_micro_batches_ * micro_batch_size_; ++s) {
-    dataset_.read(order_.window(index, first_slot_ + s), row(batch.tokens, s, seq_len_),
-                  row(batch.targets, s, seq_len_));
+    part.dataset.read(part.order.window(index, first_slot_ + s), row(batch.tokens, s, seq_len_),
+                      row(batch.targets, s, seq_len_));
   }
   return batch;
 }
 
+StepBatch BatchLoader::load_first(std::int64_t index, std::int64_t ignore_index) const {
+  const DataPart& part = part_of(index);
+  StepBatch batch = make_batch(1, micro_batch_size_, seq_len_);
+  for (std::int64_t s = 0; s < micro_batch_size_; ++s) {
+    part.dataset.read(part.order.window(index, first_slot_ + s), row(batch.tokens, s, seq_len_),
+                      row(batch.targets, s, seq_len_));
+  }
+  if (first_slot_ > 0) std::ranges::fill(batch.targets, static_cast<std::int32_t>(ignore_index));
+  return batch;
+}
+
 std::uint64_t BatchLoader::global_digest(std::int64_t index) const {
+  const DataPart& part = part_of(index);
   std::uint64_t digest = 0;
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(seq_len_)), targets(inputs.size());
   for (std::int64_t slot = 0; slot < global_batch_size_; ++slot) {
-    dataset_.read(order_.window(index, slot), inputs, targets);
+    part.dataset.read(part.order.window(index, slot), inputs, targets);
     digest = hash_bytes(inputs.data(), inputs.size() * sizeof(std::int32_t), digest);
     digest = hash_bytes(targets.data(), targets.size() * sizeof(std::int32_t), digest);
   }

@@ -7,6 +7,7 @@
 
 #include "runtime/config/load.h"
 #include "runtime/device/tensor_view.h"
+#include "runtime/train/data_parts.h"
 #include "runtime/train/token_data.h"
 
 namespace tessera {
@@ -36,17 +37,26 @@ class BatchLoader {
  public:
   BatchLoader(TokenDataset dataset, SequenceOrder order, const BatchConfig& batch, const ResolvedBatch& resolved,
               std::int64_t seq_len, int dp_rank);
+  // parts: ascending, of one batch on and to the end of the run; at least one.
+  BatchLoader(std::vector<DataPart> parts, const BatchConfig& batch, const ResolvedBatch& resolved,
+              std::int64_t seq_len, int dp_rank);
 
   // This rank's part of global batch `index` (0 …).
   StepBatch load(std::int64_t index) const;
+  // The first micro-batch of this rank's part. Where it is not the first of the global batch, its targets are all ignored.
+  StepBatch load_first(std::int64_t index, std::int64_t ignore_index) const;
   // A hash of the token ids of all ranks' parts, the same on every rank and in every layout.
   std::uint64_t global_digest(std::int64_t index) const;
-  const SequenceOrder& order() const { return order_; }
-  const TokenDataset& dataset() const { return dataset_; }
+  // The first batch that there is: files that were read before may be gone.
+  std::int64_t first_batch() const { return parts_.front().order.first_batch(); }
+  // The part that global batch `index` is read from.
+  const DataPart& part_of(std::int64_t index) const;
+  std::int64_t epoch_of(std::int64_t index) const { return part_of(index).order.epoch_of(index); }
+  // The batch that epoch `epochs` begins with: so many batches a run of that many epochs has.
+  std::int64_t batches_before_epoch(std::int64_t epochs) const;
 
  private:
-  TokenDataset dataset_;
-  SequenceOrder order_;
+  std::vector<DataPart> parts_;
   std::int64_t global_batch_size_, micro_batch_size_, seq_len_, num_micro_batches_, first_slot_;
 };
 

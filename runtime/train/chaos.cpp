@@ -150,12 +150,41 @@ void Chaos::at_teardown() {
   }
 }
 
-std::string Chaos::report(FoundBy means) {
+bool Chaos::at_save(std::string_view name, std::int64_t step) {
+  for (std::size_t k = 0; k < size(); ++k) {
+    const ChaosFault& now = fault(k);
+    if (now.fault != name || now.rank != world_rank_ || now.step != step || states_[k].fired_before) continue;
+    if (!markers_.fire(k)) continue;
+    log::info(fmt::format("chaos: {} now", describe(now)));
+    log::flush();
+    return true;
+  }
+  return false;
+}
+
+std::string Chaos::found(std::size_t index, std::string_view means, std::int64_t fired_ns) const {
+  return fmt::format("chaos: {} was found on rank {} by {} after {:.1f} ms", describe(fault(index)), world_rank_, means,
+                     static_cast<double>(unix_ns() - fired_ns) * 1e-6);
+}
+
+std::string Chaos::report_damage(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t k = 0; k < size(); ++k) {
+    if (fault(k).fault != "flip_bit" || fault(k).step != step || reported_[k]) continue;
+    const auto at = markers_.fired_at(k);
+    if (!at) continue;
+    reported_[k] = true;
+    return found(k, "the resume", *at);
+  }
+  return "";
+}
+
+std::string Chaos::report(std::string_view means) {
   const std::lock_guard lock(mutex_);
   std::optional<std::size_t> newest;
   std::int64_t newest_ns = 0;
   for (std::size_t k = 0; k < size(); ++k) {
-    if (states_[k].fired_before || reported_[k]) continue;
+    if (states_[k].fired_before || reported_[k] || fault(k).fault == "flip_bit") continue;
     const auto at = markers_.fired_at(k);
     if (!at || (newest && *at < newest_ns)) continue;
     newest = k;
@@ -163,8 +192,7 @@ std::string Chaos::report(FoundBy means) {
   }
   if (!newest) return "";
   reported_[*newest] = true;
-  return fmt::format("chaos: {} was found on rank {} by {} after {:.1f} ms", describe(fault(*newest)), world_rank_,
-                     name_of(means), static_cast<double>(unix_ns() - newest_ns) * 1e-6);
+  return found(*newest, means, newest_ns);
 }
 
 std::vector<std::string> Chaos::leftover() const {
@@ -172,8 +200,12 @@ std::vector<std::string> Chaos::leftover() const {
   std::vector<std::string> lines;
   for (std::size_t k = 0; k < size(); ++k) {
     if (states_[k].fired_before || reported_[k] || fault(k).fault == "slow_teardown") continue;
-    lines.push_back(fmt::format("chaos: {} {}", describe(fault(k)),
-                                markers_.fired_at(k) ? "fired, and nobody found it" : "did not come to fire"));
+    const bool fired = markers_.fired_at(k).has_value();
+    const char* end = !fired ? "did not come to fire"
+                      : fault(k).fault == "flip_bit"
+                          ? "fired; tessera checkpoint verify finds it, and a resume from there"
+                          : "fired, and nobody found it";
+    lines.push_back(fmt::format("chaos: {} {}", describe(fault(k)), end));
   }
   return lines;
 }

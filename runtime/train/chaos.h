@@ -24,7 +24,7 @@ struct StepPrograms {
   const StepProgram* expected = nullptr;
 };
 
-// Host thread only. A fault leaves its marker before it acts (fault_markers.h); a marker of an earlier start keeps it from acting again.
+// Host thread only, where nothing else is said. A fault leaves its marker before it acts (fault_markers.h); a marker of an earlier start keeps it from acting again.
 class Chaos final : public CallFaults {
  public:
   Chaos(const std::vector<ChaosFault>& faults, int world_rank, const std::string& run_directory);
@@ -45,10 +45,15 @@ class Chaos final : public CallFaults {
   // What happens to the process happens here, in the middle of a step.
   void at_backward();
   void at_teardown();
+  // Whether this fault of a save hits this rank in the save of `step`; it is marked as fired. Any thread, after open().
+  bool at_save(std::string_view name, std::int64_t step);
 
   // "chaos: kill of rank 1 at step 5 was found on rank 0 by the time-out after 2001.3 ms": of the newest fault that fired in this start and was not
   // reported yet; "" where there is none. means: how this rank noticed. Any thread, after open().
-  std::string report(FoundBy means);
+  std::string report(FoundBy means) { return report(name_of(means)); }
+  std::string report(std::string_view means);
+  // The same of a flipped bit, which shows in a later start: that the checkpoint of `step` does not load is its doing. "" where no such fault hit it.
+  std::string report_damage(std::int64_t step);
   // One line for each fault that nobody found, or that did not come to fire. Ranks must agree that nothing more will fire.
   std::vector<std::string> leftover() const;
 
@@ -65,6 +70,7 @@ class Chaos final : public CallFaults {
   // Marks it; false where it has fired already.
   bool fire(std::size_t index);
   bool rehearses_broadcast(std::int64_t step) const;
+  std::string found(std::size_t index, std::string_view means, std::int64_t fired_ns) const;
 
   FaultMarkers markers_;
   int world_rank_;

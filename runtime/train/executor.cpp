@@ -129,9 +129,10 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
       const float scale = run.num_targets > 0 ? static_cast<float>(1.0 / static_cast<double>(run.num_targets)) : 0.0F;
       LossSum losses = runner_.head_loss(micro_batch(), model_.parameter_views(i.segment),
                                          model_.gradient_views(i.segment, streams_.compute), i.accumulate, scale);
-      if (options_.chaos != nullptr) options_.chaos->at_head_loss(losses);
+      // Before a rehearsed fault: a certificate is about what the model computes.
       if (i.micro_batch == 0)
         run.first_loss = losses.num_targets > 0 ? losses.sum.value() / static_cast<double>(losses.num_targets) : 0.0;
+      if (options_.chaos != nullptr) options_.chaos->at_head_loss(losses);
       add_losses(losses);
       break;
     }

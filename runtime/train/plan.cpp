@@ -84,9 +84,14 @@ Plan make_plan(const JobConfig& config, const ResolvedBatch& batch, const MeshSh
   plan.program = build_training_program(plan.model, plan.units, plan.schedule);
   plan.schedule.title = "evaluation program " + where;
   plan.evaluation_program = build_evaluation_program(plan.model, plan.units, plan.schedule);
+  ScheduleOptions one = plan.schedule;
+  one.title = "program of a first loss " + where;
+  one.num_micro_batches = one.micro_batches_per_lane = 1;
+  plan.first_loss_program = build_evaluation_program(plan.model, plan.units, one);
   plan.staging_bytes = staging_bytes_of(plan);
   const std::int64_t held_bytes = config.checkpoint.every > 0 ? plan.staging_bytes : 0;
   plan.memory = make_ledger(plan.program, plan.model, plan.units, plan.groups, held_bytes);
+  plan.first_loss_memory = make_ledger(plan.first_loss_program, plan.model, plan.units, plan.groups, held_bytes);
   if (config.run.evaluate_every > 0 && !config.data.validation.empty()) {
     plan.evaluation_memory = make_ledger(plan.evaluation_program, plan.model, plan.units, plan.groups, held_bytes);
   }
@@ -111,6 +116,7 @@ Plan::Peak Plan::peak() const {
   if (evaluation_memory && evaluation_memory->peak() > highest.bytes) {
     highest = {evaluation_memory->peak(), peak_place(evaluation_program, *evaluation_memory)};
   }
+  if (first_loss_memory.peak() > highest.bytes) highest = {first_loss_memory.peak(), "the first loss of a certificate"};
   if (token_memory && token_memory->peak() > highest.bytes) highest = {token_memory->peak(), "a generated token"};
   const bool held = memory.at_rest[static_cast<std::size_t>(MemoryCategory::kCheckpoint)] > 0;
   if (const std::int64_t save = total_of(memory.at_rest) + (held ? 0 : staging_bytes); save > highest.bytes)

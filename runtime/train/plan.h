@@ -26,8 +26,10 @@ struct Plan {
   ShardGroups groups;
   ScheduleOptions schedule;  // of the programs
   StepProgram program, evaluation_program;
+  // The forward of each rank's micro-batch 0: for the certificate of a save that sees no further step.
+  StepProgram first_loss_program;
   // What the run allocates, to the byte (fsdp/ledger.h). Of an evaluation and of a generated token only where the run has any.
-  Ledger memory;
+  Ledger memory, first_loss_memory;
   std::optional<Ledger> evaluation_memory, token_memory;
   // The copy of its state that this rank saves: held all the time where checkpoint.every is set, else for the save on request alone.
   std::int64_t staging_bytes = 0;

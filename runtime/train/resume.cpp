@@ -6,19 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/folders.h"
+#include "checkpoint/load_latest.h"
 #include "checkpoint/model_check.h"
-#include "checkpoint/reader.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
 
 namespace tessera {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr double kLossTolerance = 1e-3;  // relative, between machines that round differently
 
@@ -37,18 +33,43 @@ std::string str(const KeyChange& change) {
   return fmt::format("{}: {} → {}", change.key, change.saved, change.now);
 }
 
+// Of the files, whatever data.train calls them: the same may lie elsewhere, and others under the same names. "" where the run can go on with them;
+// then the data to come is handed over.
+std::string refuse_data(ResumedRun& run, const ResumeRequest& request) {
+  const JobConfig& config = request.facts.config;
+  const bool other_order =
+      run.changes_any({"data.shuffle", "batch.global_batch_size", "run.seed", "model.seq_len", "model.vocab_size"});
+  if (other_order && !is_allowed(request, "data.train")) {  // what was read is not known by batches any more
+    const auto changed = std::ranges::find(run.changes, "data.train", &KeyChange::key);
+    if (changed != run.changes.end()) return str(*changed);
+  }
+  DataContinuation data;
+  if (!other_order) data = continue_data(run.manifest.training.data, request.data, config);
+  if (!data.refused.empty() && !is_allowed(request, "data.train"))
+    return fmt::format("data.train: its files are not those of the saved run: {}", fmt::join(data.refused, ", "));
+  if (data.parts.empty()) {
+    run.other_batches = true;
+    data.parts.push_back(make_data_part(request.data, config, 0, 0));
+  }
+  if (!data.appended.empty()) {
+    const SequenceOrder& joining = data.parts.back().order;
+    run.other_batches = joining.first_batch() == run.at.batch;
+    run.data_notes.push_back(fmt::format(
+        "appended to data.train: {}; read from epoch {} on, which begins with {}", fmt::join(data.appended, ", "),
+        joining.first_epoch(), run.other_batches ? "the next batch" : fmt::format("batch {}", joining.first_batch())));
+  }
+  request.take_data(std::move(data.parts));
+  return "";
+}
+
 // ConfigError that names every key with another value that may not have one.
-void refuse_changes(const ResumedRun& run, const ResumeRequest& request) {
+void refuse_changes(ResumedRun& run, const ResumeRequest& request) {
   std::vector<std::string> refused;
   for (const KeyChange& change : run.changes) {
-    if (!may_change_on_resume(change.key) && !is_allowed(request, change.key)) refused.push_back(str(change));
+    if (change.key != "data.train" && !may_change_on_resume(change.key) && !is_allowed(request, change.key))
+      refused.push_back(str(change));
   }
-  // The files may be others under the same names, or the same order read from elsewhere.
-  const bool data_changed = run.changes_any({"data.train", "data.shuffle", "batch.global_batch_size", "run.seed"});
-  if (!data_changed && run.manifest.training.data.order_digest != request.facts.order_digest &&
-      !is_allowed(request, "data.train")) {
-    refused.emplace_back("data.train: its files are not those of the saved run");
-  }
+  if (std::string problem = refuse_data(run, request); !problem.empty()) refused.push_back(std::move(problem));
   if (refused.empty()) return;
   throw ConfigError(fmt::format("resume from {}: {}", run.folder, fmt::join(refused, "; ")),
                     "change it back, another --run-dir, or --allow-change KEY");
@@ -89,24 +110,26 @@ std::vector<TargetSlice> targets_of(ShardedModel& model, AdamWOptimizer& optimiz
   return targets;
 }
 
-// What rank 0 finds, said to all: other ranks may see the folder a moment later.
-LatestCheckpoint find(FileSystem& files, RankExchange& ranks, const ResumeRequest& request, std::int64_t below) {
-  LatestCheckpoint found;
-  request.agreed([&] {
-    if (ranks.rank() != 0) return;
-    const std::string& named = request.facts.config.checkpoint.resume;
-    if (named == "auto") {
-      found = find_latest(files, request.checkpoints, below);
-    } else if (named != "never") {
-      found.folder = resolve_checkpoint(files, named);
-    }
-  });
-  Json skipped = Json::array();
-  for (const SkippedCheckpoint& each : found.skipped) skipped.push_back({each.folder, each.reason});
-  const Json json = Json::parse(ranks.exchange(Json{{"folder", found.folder}, {"skipped", skipped}}.dump())[0]);
-  LatestCheckpoint shared{.folder = json["folder"]};
-  for (const Json& each : json["skipped"]) shared.skipped.push_back({each[0], each[1]});
-  return shared;
+// What the manifest says of its run, compared with the job.
+void compare_with_job(ResumedRun& run, const ResumeRequest& request, const Manifest& manifest,
+                      const std::string& folder, const ShardedModel& model) {
+  const RunFacts& facts = request.facts;
+  run.folder = folder;
+  run.manifest = manifest;
+  run.at = progress_of(manifest.training);
+  run.other_batches = false;
+  run.data_notes.clear();
+  run.changes = changed_keys(saved_config(manifest, folder), resolved_config(facts.config, facts.numerics.lanes));
+  std::erase_if(run.changes, [](const KeyChange& change) { return change.key == "checkpoint.resume"; });
+  refuse_changes(run, request);
+  check_model(manifest, folder, expected_model(run, request), expected_tensors(model.model()), ExtraTensors::kRefuse);
+}
+
+std::string no_checkpoint_line(const std::string& checkpoints, const std::vector<SkippedCheckpoint>& skipped) {
+  std::vector<std::string> reasons;
+  for (const SkippedCheckpoint& each : skipped)
+    if (step_of_folder(each.folder)) reasons.push_back(each.reason);
+  return fmt::format("{}: no checkpoint loads: {}", checkpoints, fmt::join(reasons, "; "));
 }
 
 // The run will reach these steps again, and never writes over a folder.
@@ -157,65 +180,49 @@ bool ResumedRun::changes_any(std::initializer_list<std::string_view> prefixes) c
 std::optional<ResumedRun> resume(FileSystem& files, RankExchange& ranks, const ResumeRequest& request,
                                  ShardedModel& model, AdamWOptimizer& optimizer, StreamView compute) {
   const RunFacts& facts = request.facts;
-  const bool is_own = facts.config.checkpoint.resume == "auto";
-  std::vector<std::string> passed_over;
-  const auto note_passed_over = [&](const SkippedCheckpoint& skipped) {
-    const std::string note = fmt::format("checkpoint {} is passed over: {}", skipped.folder, skipped.reason);
-    if (std::ranges::find(passed_over, note) == passed_over.end()) passed_over.push_back(note);
-  };
-  for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {
-    const LatestCheckpoint found = find(files, ranks, request, below);
-    for (const SkippedCheckpoint& each : found.skipped) note_passed_over(each);
-    if (found.folder.empty()) {
-      // Bytes that are damaged are no reason to train from nothing, unasked.
-      if (below != std::numeric_limits<std::int64_t>::max())
-        request.agreed([&] {
-          throw CheckpointError(fmt::format("{}: no checkpoint loads; {}", request.checkpoints, passed_over.front()),
-                                "another --run-dir starts afresh");
-        });
-      return std::nullopt;
-    }
-    ResumedRun run{.folder = found.folder, .is_own = is_own};
-    std::optional<CheckpointReader> reader;
-    request.agreed([&] {
-      reader.emplace(CheckpointReader::open(files, run.folder));
-      run.manifest = reader->manifest();
-      run.at = progress_of(run.manifest.training);
-      run.changes =
-          changed_keys(saved_config(run.manifest, run.folder), resolved_config(facts.config, facts.numerics.lanes));
-      std::erase_if(run.changes, [](const KeyChange& change) { return change.key == "checkpoint.resume"; });
-      refuse_changes(run, request);
-      check_model(run.manifest, run.folder, expected_model(run, request), expected_tensors(model.model()),
-                  ExtraTensors::kRefuse);
-    });
-    run.notes = passed_over;
-    for (const KeyChange& change : run.changes) run.notes.push_back("changed  " + str(change));
+  const std::string& named = facts.config.checkpoint.resume;
+  if (named == "never") return std::nullopt;
+  ResumedRun run;
+  run.is_own = named == "auto";
+  const auto accept = [&](const Manifest& manifest,
+                          const std::string& folder) -> std::optional<std::vector<TargetSlice>> {
+    request.agreed([&] { compare_with_job(run, request, manifest, folder, model); });
     run.finished = request.is_finished(run.at);
-    if (run.finished) return run;
-    try {
-      reader->load(ranks, targets_of(model, optimizer));
-    } catch (const CheckpointError& error) {  // the same on all ranks
-      if (!is_own) request.agreed([&] { throw; });
-      note_passed_over({step_folder_name(run.at.step), error.what()});
-      below = run.at.step;
-      continue;
-    }
-    for (int u = 0; u < model.num_units(); ++u) model.unit(u).mark_written(compute);
-    if (is_own) {
-      request.agreed([&] {
-        if (ranks.rank() == 0) clear_the_way(files, request.checkpoints, run.at.step);
-      });
-    }
-    return run;
+    if (run.finished) return std::nullopt;
+    return targets_of(model, optimizer);
+  };
+  LoadedCheckpoint loaded;
+  try {
+    loaded =
+        run.is_own ? load_latest(files, ranks, request.checkpoints, accept) : load_named(files, ranks, named, accept);
+    // What was complete once and is damaged is no reason to train from nothing, unasked.
+    if (!loaded.manifest && loaded.skipped_damage())
+      throw CheckpointError(no_checkpoint_line(request.checkpoints, loaded.skipped), "another --run-dir starts afresh");
+  } catch (const CheckpointError&) {  // the same on all ranks
+    request.agreed([] { throw; });
   }
+  if (!loaded.manifest) return std::nullopt;
+  for (const SkippedCheckpoint& each : loaded.skipped) {
+    run.passed_over.push_back(each);
+    run.notes.push_back(fmt::format("checkpoint {} is passed over: {}", each.folder, each.reason));
+  }
+  for (const KeyChange& change : run.changes) run.notes.push_back("changed  " + str(change));
+  run.notes.insert(run.notes.end(), run.data_notes.begin(), run.data_notes.end());
+  if (run.finished) return run;
+  for (int u = 0; u < model.num_units(); ++u) model.unit(u).mark_written(compute);
+  if (run.is_own) {
+    request.agreed([&] {
+      if (ranks.rank() == 0) clear_the_way(files, request.checkpoints, run.at.step);
+    });
+  }
+  return run;
 }
 
 void check_certificate(const ResumedRun& run, const RunFacts& facts) {
   if (!run.manifest.training.certificate) return;
   const ResumeCertificate &saved = *run.manifest.training.certificate, now = certificate_of_next_step(facts, run.at);
   std::vector<std::string> different;
-  if (saved.batch_digest != now.batch_digest &&
-      !run.changes_any({"data.", "batch.global_batch_size", "run.seed", "run.overfit_one_batch", "model.seq_len"})) {
+  if (saved.batch_digest != now.batch_digest && !run.other_batches && !run.changes_any({"run.overfit_one_batch"})) {
     different.emplace_back("the next batch");
   }
   if (saved.learning_rate != now.learning_rate && !run.changes_any({"optimizer.learning_rate", "schedule."}))
@@ -231,8 +238,10 @@ void check_certificate(const ResumedRun& run, const RunFacts& facts) {
 std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, double loss) {
   const auto& certificate = run.manifest.training.certificate;
   if (!certificate || !std::isfinite(certificate->loss)) return "";
-  const bool job_changed =
-      std::ranges::any_of(run.changes, [](const KeyChange& change) { return !may_change_on_resume(change.key); });
+  // Of data.train, other_batches knows more than the key.
+  const bool job_changed = run.other_batches || std::ranges::any_of(run.changes, [](const KeyChange& change) {
+                             return change.key != "data.train" && !may_change_on_resume(change.key);
+                           });
   if (job_changed || certificate->loss == loss) return "";
   const std::vector<std::string> numerics =
       differences(run.manifest.training.numerics, numerics_fields(facts.numerics));

@@ -34,10 +34,13 @@ Isa isa_to_resume_with(const std::string& run_directory, const std::string& resu
 
 struct ResumeRequest {
   const RunFacts& facts;
+  const TokenDataset& data;                  // of all files that there are now
   std::vector<std::string> allowed_changes;  // keys of --allow-change
   std::string checkpoints;                   // of the run directory, which is owned
   // Runs a phase on every rank; where it throws on any, the same error leaves all (run_agreed).
   std::function<void(const std::function<void()>&)> agreed;
+  // Told how the data goes on, before is_finished is asked.
+  std::function<void(std::vector<DataPart>)> take_data;
   std::function<bool(const Progress&)> is_finished;
 };
 
@@ -47,8 +50,12 @@ struct ResumedRun {
   Progress at;
   bool is_own = true;     // the checkpoint is in the run directory itself
   bool finished = false;  // nothing is left to do: nothing was loaded
+  bool other_batches =
+      false;  // by an allowed change, or because files join now: the certificate's batch is not the next one
   std::vector<KeyChange> changes;
-  std::vector<std::string> notes;  // what was passed over and what has changed, to be said aloud
+  std::vector<std::string> data_notes;         // files that join, and when
+  std::vector<SkippedCheckpoint> passed_over;  // newer checkpoints that do not load, and unfinished saves
+  std::vector<std::string> notes;              // the same, and what has changed, to be said aloud
 
   bool changes_any(std::initializer_list<std::string_view> prefixes) const;
 };

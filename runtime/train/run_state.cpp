@@ -47,15 +47,15 @@ Fields numerics_fields(const NumericsRecord& numerics) {
   return fields;
 }
 
-std::int64_t next_batch(const JobConfig& config, const Progress& at) {
-  return config.run.overfit_one_batch ? 0 : at.batch;
+std::int64_t next_batch(const JobConfig& config, const BatchLoader& loader, const Progress& at) {
+  return config.run.overfit_one_batch ? loader.first_batch() : at.batch;
 }
 
 ResumeCertificate certificate_of_next_step(const RunFacts& facts, const Progress& at) {
   const std::int64_t update = at.step + 1;
   // The numbers that a step draws: of a stream that every step has for itself.
   const CounterRng rng(facts.config.run.seed, RandomPurpose::kDropout, static_cast<std::uint64_t>(update));
-  return {.batch_digest = facts.loader.global_digest(next_batch(facts.config, at)),
+  return {.batch_digest = facts.loader.global_digest(next_batch(facts.config, facts.loader, at)),
           .learning_rate = learning_rate(facts.schedule, facts.config.optimizer.learning_rate, update, update),
           .rng_digest = mix64(rng.bits64(0)) ^ rng.bits64(1),
           .loss = std::numeric_limits<double>::quiet_NaN()};
@@ -63,6 +63,7 @@ ResumeCertificate certificate_of_next_step(const RunFacts& facts, const Progress
 
 TrainingState training_state(const RunFacts& facts, const Progress& at) {
   const JobConfig& config = facts.config;
+  const DataPart& data = facts.loader.part_of(at.batch);
   return {.config = to_yaml(resolved_config(config, facts.numerics.lanes)),
           .mesh = {.dp = facts.mesh.dp,
                    .pp = facts.mesh.pp,
@@ -70,9 +71,12 @@ TrainingState training_state(const RunFacts& facts, const Progress& at) {
                    .strategy = config.fsdp.strategy,
                    .wrap = config.fsdp.wrap},
           .data = {.next_batch = at.batch,
-                   .epoch = facts.loader.order().epoch_of(at.batch),
+                   .epoch = data.order.epoch_of(at.batch),
                    .tokens_seen = at.batch * config.batch.global_batch_size * config.model.seq_len,
-                   .order_digest = facts.order_digest},
+                   .order_digest = data.order_digest,
+                   .first_batch = data.order.first_batch(),
+                   .first_epoch = data.order.first_epoch(),
+                   .files = data.dataset.file_list()},
           .schedule = {.updates = at.step, .decay_steps = facts.schedule.decay_steps.value_or(0)},
           .loss_scaler = {.skipped_steps = at.skipped},
           .rng = {.seed = config.run.seed},

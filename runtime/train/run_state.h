@@ -27,7 +27,6 @@ struct RunFacts {
   const BatchLoader& loader;
   const NumericsRecord& numerics;
   const ScheduleConfig& schedule;  // with decay_steps as resolved at the first start
-  std::uint64_t order_digest = 0;  // of what decides which sequences batch n holds
 };
 
 // The config with what its first start resolved: what decides bits must not depend on a later start's ranks.
@@ -38,7 +37,7 @@ Fields model_fields(const ModelConfig& model);
 Fields numerics_fields(const NumericsRecord& numerics);
 
 // The index of the batch that the next step trains on.
-std::int64_t next_batch(const JobConfig& config, const Progress& at);
+std::int64_t next_batch(const JobConfig& config, const BatchLoader& loader, const Progress& at);
 
 // What the next step begins with; its loss, which only that step knows, is not a number.
 ResumeCertificate certificate_of_next_step(const RunFacts& facts, const Progress& at);

@@ -33,8 +33,13 @@ std::uint64_t permute(std::uint64_t value, std::uint64_t n, std::uint64_t key) {
 }  // namespace
 
 SequenceOrder::SequenceOrder(std::int64_t num_sequences, std::int64_t global_batch_size, std::uint64_t seed,
-                             bool shuffle)
-    : num_sequences_(num_sequences), global_batch_size_(global_batch_size), seed_(seed), shuffle_(shuffle) {
+                             bool shuffle, std::int64_t first_batch, std::int64_t first_epoch)
+    : num_sequences_(num_sequences),
+      global_batch_size_(global_batch_size),
+      seed_(seed),
+      shuffle_(shuffle),
+      first_batch_(first_batch),
+      first_epoch_(first_epoch) {
   require(global_batch_size > 0, "SequenceOrder: global_batch_size is positive");
   if (batches_per_epoch() == 0) {
     throw DataError(fmt::format("data: {} sequences per epoch, fewer than batch.global_batch_size {}", num_sequences,
@@ -50,12 +55,13 @@ std::int64_t SequenceOrder::dropped_per_epoch() const {
   return num_sequences_ % global_batch_size_;
 }
 std::int64_t SequenceOrder::epoch_of(std::int64_t batch) const {
-  return batch / batches_per_epoch();
+  return first_epoch_ + (batch - first_batch_) / batches_per_epoch();
 }
 
 std::int64_t SequenceOrder::window(std::int64_t batch, std::int64_t slot) const {
-  require(batch >= 0 && 0 <= slot && slot < global_batch_size_, "SequenceOrder::window: batch and slot in range");
-  const std::int64_t index = batch % batches_per_epoch() * global_batch_size_ + slot;
+  require(batch >= first_batch_ && 0 <= slot && slot < global_batch_size_,
+          "SequenceOrder::window: batch and slot in range");
+  const std::int64_t index = (batch - first_batch_) % batches_per_epoch() * global_batch_size_ + slot;
   if (!shuffle_) return index;
   const std::uint64_t purpose = static_cast<std::uint64_t>(RandomPurpose::kShuffle) << 56;
   const std::uint64_t key = mix64(mix64(seed_ + purpose) + static_cast<std::uint64_t>(epoch_of(batch)) + 1);

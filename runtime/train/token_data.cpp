@@ -274,14 +274,23 @@ struct TokenDataset::State {
   };
   struct Source {
     std::int64_t num_windows = 0, first_visit = 0, num_visits = 0;
+    std::string path;  // as given
     double weight = 1.0;
     std::vector<FileWindows> files;  // those with at least one window
   };
 
   std::int64_t seq_len = 0, vocab_size = 0;
   std::int64_t num_visits = 0, num_tokens = 0;
+  std::int64_t num_dropped = 0;  // tokens at the ends of files
   std::vector<TokenFile> files;
+  std::vector<std::size_t> source_of_file;
   std::vector<Source> sources;
+
+  static std::int64_t windows_of(const TokenFile& file, std::int64_t seq_len) {
+    return file.num_tokens() > 0 ? (file.num_tokens() - 1) / seq_len : 0;
+  }
+  // DataError where it has no window, or its weight leaves none.
+  void add_source(const DataSource& given, std::vector<TokenFile> its_files);
 
   // Window of its source that visit `v` of num_visits reads: whole passes first, then the rest spread evenly over the
   // source.
@@ -294,22 +303,49 @@ struct TokenDataset::State {
   }
 };
 
+void TokenDataset::State::add_source(const DataSource& given, std::vector<TokenFile> its_files) {
+  Source source;
+  source.path = given.path;
+  source.weight = given.weight;
+  source.first_visit = num_visits;
+  std::int64_t most = 0;  // tokens of the source's longest file
+  for (TokenFile& file : its_files) {
+    const std::int64_t tokens = file.num_tokens();
+    const std::int64_t windows = windows_of(file, seq_len);
+    if (windows > 0) source.files.push_back({source.num_windows, windows, files.size()});
+    most = std::max(most, tokens);
+    source.num_windows += windows;
+    num_tokens += tokens;
+    num_dropped += tokens - (windows > 0 ? windows * seq_len + 1 : 0);
+    source_of_file.push_back(sources.size());
+    files.push_back(std::move(file));
+  }
+  if (source.num_windows == 0) {
+    throw DataError(
+        fmt::format("{}: {} tokens, need {} (seq_len {} + 1) for one window", given.path, most, seq_len + 1, seq_len));
+  }
+  // The small term keeps a weight such as 0.29 of 100 windows at 29: the product is 28.999999999999996 in double.
+  source.num_visits =
+      static_cast<std::int64_t>(std::floor(given.weight * static_cast<double>(source.num_windows) + 1e-9));
+  if (source.num_visits == 0) {
+    throw DataError(fmt::format("{}: weight {} of {} windows is less than one window per epoch", given.path,
+                                given.weight, source.num_windows));
+  }
+  num_visits += source.num_visits;
+  sources.push_back(std::move(source));
+}
+
 TokenDataset::TokenDataset(const std::vector<DataSource>& sources, std::int64_t seq_len, std::int64_t vocab_size) {
   require(seq_len > 0 && vocab_size > 0, "TokenDataset: seq_len and vocab_size are positive");
   auto state = std::make_shared<State>();
   state->seq_len = seq_len;
   state->vocab_size = vocab_size;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> seen;  // file on disk -> the pattern that named it
-  std::int64_t dropped = 0;
-  std::vector<std::string> too_short;
   for (const DataSource& given : sources) {
     if (!(given.weight > 0) || !std::isfinite(given.weight)) {
       throw DataError(fmt::format("{}: weight {}, expected a number above 0", given.path, given.weight));
     }
-    State::Source source;
-    source.weight = given.weight;
-    source.first_visit = state->num_visits;
-    std::int64_t most = 0;  // tokens of the source's longest file
+    std::vector<TokenFile> files;
     for (const std::string& path : expand_files(given.path)) {
       TokenFile file = TokenFile::open(path);
       const auto [place, is_new] = seen.emplace(file.identity(), given.path);
@@ -317,40 +353,50 @@ TokenDataset::TokenDataset(const std::vector<DataSource>& sources, std::int64_t 
         throw DataError(fmt::format("{}: named twice, by '{}' and '{}'", path, place->second, given.path),
                         "to read a file more than once per epoch give its source a weight");
       }
-      const std::int64_t tokens = file.num_tokens();
-      const std::int64_t windows = tokens > 0 ? (tokens - 1) / seq_len : 0;
       if (file.num_bytes() <= kFullScanBytes) {
         file.for_blocks(
             [&](std::int64_t first, std::span<const std::uint32_t> ids) { file.check_ids(first, ids, vocab_size); });
       }
-      if (windows > 0) source.files.push_back({source.num_windows, windows, state->files.size()});
-      if (windows == 0)
-        too_short.push_back(fmt::format("{}: {} tokens, need {} for one window: not used", path, tokens, seq_len + 1));
-      most = std::max(most, tokens);
-      source.num_windows += windows;
-      state->num_tokens += tokens;
-      dropped += tokens - (windows > 0 ? windows * seq_len + 1 : 0);
-      state->files.push_back(std::move(file));
+      files.push_back(std::move(file));
     }
-    if (source.num_windows == 0) {
-      throw DataError(fmt::format("{}: {} tokens, need {} (seq_len {} + 1) for one window", given.path, most,
-                                  seq_len + 1, seq_len));
-    }
-    // The small term keeps a weight such as 0.29 of 100 windows at 29: the product is 28.999999999999996 in double.
-    source.num_visits =
-        static_cast<std::int64_t>(std::floor(given.weight * static_cast<double>(source.num_windows) + 1e-9));
-    if (source.num_visits == 0) {
-      throw DataError(fmt::format("{}: weight {} of {} windows is less than one window per epoch", given.path,
-                                  given.weight, source.num_windows));
-    }
-    state->num_visits += source.num_visits;
-    state->sources.push_back(std::move(source));
+    state->add_source(given, std::move(files));
   }
-  for (const std::string& message : too_short) log::warn(message);
+  for (const TokenFile& file : state->files) {
+    if (State::windows_of(file, seq_len) > 0) continue;
+    log::warn(
+        fmt::format("{}: {} tokens, need {} for one window: not used", file.path(), file.num_tokens(), seq_len + 1));
+  }
   log::info(
       fmt::format("data: {} files, {} tokens, {} sequences of {} per epoch; {} tokens at the ends of files dropped",
-                  state->files.size(), state->num_tokens, state->num_visits, seq_len, dropped));
+                  state->files.size(), state->num_tokens, state->num_visits, seq_len, state->num_dropped));
   state_ = std::move(state);
+}
+
+TokenDataset TokenDataset::only(const std::vector<std::size_t>& files) const {
+  auto state = std::make_shared<State>();
+  state->seq_len = state_->seq_len;
+  state->vocab_size = state_->vocab_size;
+  for (std::size_t s = 0; s < state_->sources.size(); ++s) {
+    std::vector<TokenFile> kept;
+    for (const std::size_t file : files) {
+      if (state_->source_of_file.at(file) == s) kept.push_back(state_->files[file]);
+    }
+    const State::Source& source = state_->sources[s];
+    if (!kept.empty()) state->add_source({source.path, source.weight}, std::move(kept));
+  }
+  return TokenDataset(std::shared_ptr<const State>(std::move(state)));
+}
+
+std::vector<DataFile> TokenDataset::file_list() const {
+  std::vector<DataFile> list;
+  for (std::size_t i = 0; i < state_->files.size(); ++i) {
+    const TokenFile& file = state_->files[i];
+    list.push_back({.name = std::filesystem::path(file.path()).filename().string(),
+                    .tokens = file.num_tokens(),
+                    .format = file.format(),
+                    .source = static_cast<std::int64_t>(state_->source_of_file[i])});
+  }
+  return list;
 }
 
 std::int64_t TokenDataset::num_sequences() const {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/training_state.h"
 #include "runtime/config/job_config.h"
 
 namespace tessera {
@@ -58,6 +59,10 @@ class TokenDataset {
   std::int64_t num_sequences() const;  // windows of one epoch
   std::int64_t num_tokens() const;
   const std::vector<TokenFile>& files() const;
+  // What a checkpoint keeps of them, in the same order.
+  std::vector<DataFile> file_list() const;
+  // The dataset of some of its files (indices, ascending), each in its source; a source without any of them goes.
+  TokenDataset only(const std::vector<std::size_t>& files) const;
   // inputs[seq_len], targets[seq_len] of window i in file order.
   void read(std::int64_t sequence, std::span<std::int32_t> inputs, std::span<std::int32_t> targets) const;
   // A hash of names, sizes and formats of the files.
@@ -65,18 +70,23 @@ class TokenDataset {
 
  private:
   struct State;
+  explicit TokenDataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };
 
 // Which window is the n-th of the run. A pure function of (seed, epoch, n): no state, no rank. Epochs drop the tail
-// that does not fill a global batch. Without shuffle: file order. With: a keyed permutation per epoch.
+// that does not fill a global batch. Without shuffle: file order. With: a keyed permutation per epoch. An order that follows another begins at a
+// batch and an epoch of the run.
 class SequenceOrder {
  public:
-  SequenceOrder(std::int64_t num_sequences, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle);
+  SequenceOrder(std::int64_t num_sequences, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle,
+                std::int64_t first_batch = 0, std::int64_t first_epoch = 0);
+  std::int64_t first_batch() const { return first_batch_; }
+  std::int64_t first_epoch() const { return first_epoch_; }
   std::int64_t batches_per_epoch() const;  // DataError at construction where 0: an epoch smaller than global_batch_size
   std::int64_t dropped_per_epoch() const;
   // Window index of sequence `slot` (0 … global_batch_size-1) of global batch `batch` (0 …, counted over the whole
-  // run).
+  // run, from first_batch on).
   std::int64_t window(std::int64_t batch, std::int64_t slot) const;
   std::int64_t epoch_of(std::int64_t batch) const;
 
@@ -84,6 +94,7 @@ class SequenceOrder {
   std::int64_t num_sequences_, global_batch_size_;
   std::uint64_t seed_;
   bool shuffle_;
+  std::int64_t first_batch_, first_epoch_;
 };
 
 // Writes an llm.c file (u16 where every id fits and vocab_size <= 65536, else u32), atomically (temporary name, fsync,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/communicator_exchange.h"
+#include "checkpoint/folders.h"
 #include "fsdp/ledger_timeline.h"
 #include "fsdp/schedule.h"
 #include "fsdp/units.h"
@@ -21,6 +22,7 @@
 #include "runtime/train/agreement.h"
 #include "runtime/train/batch_loader.h"
 #include "runtime/train/chaos.h"
+#include "runtime/train/chaos_files.h"
 #include "runtime/train/checkpointing.h"
 #include "runtime/train/executor.h"
 #include "runtime/train/numerics.h"
@@ -64,6 +66,7 @@ class Trainer {
         reduce_(context.device.create_stream("reduce", StreamMode::kQueue)) {
     if (!config_.chaos.empty()) {
       chaos_ = std::make_shared<Chaos>(config_.chaos, context.world_rank, context.run_directory);
+      chaos_files_ = make_chaos_file_system(files(), *chaos_);
     }
     if (config_.trace.steps) trace_ = std::make_shared<TraceRecorder>(*config_.trace.steps);
   }
@@ -130,6 +133,11 @@ class Trainer {
     if (context_.teardown != nullptr) context_.teardown->enter(state);
   }
 
+  // An error that all ranks agreed on ends the run: a save under way is finished, unless the error is about the state itself.
+  void finish_save(ExitCode reason) noexcept {
+    if (saves_ && reason != ExitCode::kCollective && reason != ExitCode::kInternal) saves_->finish_after_error();
+  }
+
   // Adds to the error that is being handled which deliberate fault it is the answer to.
   void name_fault() noexcept {
     if (chaos_ == nullptr) return;
@@ -157,6 +165,10 @@ class Trainer {
 
  private:
   bool first() const { return context_.world_rank == 0; }
+  FileSystem& files() {
+    if (chaos_files_ != nullptr) return *chaos_files_;
+    return context_.files != nullptr ? *context_.files : *host_files_;
+  }
   Communicator& world() { return communicators_->find("world", StreamId::kReduce); }
   void agreed(const std::function<void()>& phase) { run_agreed(world(), reduce_.view(), context_.placement, phase); }
   ExecutorStreams streams() const { return {compute_.view(), gather_.view(), reduce_.view()}; }
@@ -229,11 +241,13 @@ class Trainer {
 
   // Where the run begins: at_, and the state that belongs to it.
   void find_start() {
-    resumed_ = resume(*files_, *exchange_,
+    resumed_ = resume(files(), *exchange_,
                       {.facts = facts(),
+                       .data = *train_data_,
                        .allowed_changes = context_.allowed_changes,
                        .checkpoints = directory_.checkpoints(),
                        .agreed = [this](const std::function<void()>& phase) { agreed(phase); },
+                       .take_data = [this](std::vector<DataPart> parts) { open_batches(std::move(parts)); },
                        .is_finished = [this](const Progress& at) { return is_finished(at); }},
                       *model_, *optimizer_, compute_.view());
     if (!resumed_ || resumed_->finished) return;
@@ -248,7 +262,7 @@ class Trainer {
   }
 
   bool is_finished(const Progress& at) const {
-    return at.step >= num_steps_ || (config_.run.epochs && loader_->order().epoch_of(at.batch) >= *config_.run.epochs);
+    return at.step >= num_steps_ || (config_.run.epochs && loader_->epoch_of(at.batch) >= *config_.run.epochs);
   }
 
   ExitCode say_finished() {
@@ -259,22 +273,19 @@ class Trainer {
   }
 
   RunFacts facts() const {
-    return {.config = config_,
-            .mesh = context_.mesh,
-            .loader = *loader_,
-            .numerics = numerics_,
-            .schedule = schedule_,
-            .order_digest = order_digest_};
+    return {.config = config_, .mesh = context_.mesh, .loader = *loader_, .numerics = numerics_, .schedule = schedule_};
   }
 
   void open_checkpoints() {
-    saves_.emplace(*files_, *exchange_,
-                   Checkpointing::Options{.directory = directory_.checkpoints(),
-                                          .run_id = run_id_,
-                                          .config = config_.checkpoint,
-                                          .staging_bytes = plan_.staging_bytes,
-                                          .on_saved = [this](const SavedCheckpoint& saved,
-                                                             double seconds) { note_saved(saved, seconds); }},
+    saves_.emplace(files(), *exchange_,
+                   Checkpointing::Options{
+                       .directory = directory_.checkpoints(),
+                       .run_id = run_id_,
+                       .config = config_.checkpoint,
+                       .staging_bytes = plan_.staging_bytes,
+                       .on_saved = [this](const SavedCheckpoint& saved, double seconds) { note_saved(saved, seconds); },
+                       .next_loss = [this](const Progress& at) { return next_loss(at); },
+                       .explain_failure = [this] { return chaos_ != nullptr ? chaos_->report("the save") : ""; }},
                    *model_, *optimizer_, context_.device.allocator(), compute_.view());
     if (resumed_ && resumed_->is_own) saves_->resumed_at(at_.step);
   }
@@ -336,10 +347,9 @@ class Trainer {
     const ModelConfig& model = config_.model;
     const int dp_rank = coordinates_of(context_.mesh, logical_rank_).dp;
     TokenDataset dataset(config_.data.train, model.seq_len, model.vocab_size);
-    const SequenceOrder order(dataset.num_sequences(), config_.batch.global_batch_size, config_.run.seed,
-                              config_.data.shuffle);
-    num_steps_ = config_.run.steps.value_or(std::numeric_limits<std::int64_t>::max());
-    if (config_.run.epochs) num_steps_ = std::min(num_steps_, *config_.run.epochs * order.batches_per_epoch());
+    train_data_ = dataset;
+    open_batches({make_data_part(dataset, config_, 0, 0)});
+    const SequenceOrder& order = loader_->part_of(0).order;
     data_log_ =
         fmt::format("data: {} tokens, {} sequences per epoch in {} batches, the last {} dropped", dataset.num_tokens(),
                     dataset.num_sequences(), order.batches_per_epoch(), order.dropped_per_epoch());
@@ -347,21 +357,18 @@ class Trainer {
                              format_count(order.batches_per_epoch()));
     if (order.dropped_per_epoch() > 0)
       data_note_ += fmt::format(", tail of {} sequences dropped", order.dropped_per_epoch());
-    data_digest_ = digest_of(dataset);
-    order_digest_ = mix64(data_digest_ ^ mix64(config_.run.seed + (config_.data.shuffle ? 1 : 0)) ^
-                          static_cast<std::uint64_t>(config_.batch.global_batch_size));
+    data_digest_ = content_digest(dataset, model.seq_len);
     schedule_ = config_.schedule;
     // Counted from run.steps where that is given, whatever ends the run first; a resume keeps what the first start found.
     schedule_.decay_steps = config_.schedule.decay_steps.value_or(
         std::max<std::int64_t>(1, config_.run.steps.value_or(num_steps_) - config_.schedule.warmup_steps));
-    loader_.emplace(std::move(dataset), order, config_.batch, context_.batch, model.seq_len, dp_rank);
     if (!config_.data.validation.empty()) {
       std::vector<DataSource> sources;
       for (const std::string& path : config_.data.validation) sources.push_back({path, 1.0});
       TokenDataset validation(sources, model.seq_len, model.vocab_size);
       if (validation.num_sequences() == 0)
         throw DataError(fmt::format("data.validation: no file holds seq_len + 1 = {} tokens", model.seq_len + 1));
-      data_digest_ = mix64(data_digest_ ^ digest_of(validation));
+      data_digest_ = mix64(data_digest_ ^ content_digest(validation, model.seq_len));
       evaluation_.emplace(std::move(validation), config_.batch, context_.batch, model, config_.loss.ignore_index,
                           dp_rank);
     }
@@ -376,23 +383,19 @@ class Trainer {
     }
   }
 
-  // Names, sizes and formats of the files, and what the first, the middle and the last window hold.
-  std::uint64_t digest_of(const TokenDataset& dataset) const {
-    std::uint64_t digest = dataset.digest();
-    std::vector<std::int32_t> inputs(static_cast<std::size_t>(config_.model.seq_len)), targets(inputs.size());
-    for (const std::int64_t window : {std::int64_t{0}, dataset.num_sequences() / 2, dataset.num_sequences() - 1}) {
-      if (window < 0 || window >= dataset.num_sequences()) continue;
-      dataset.read(window, inputs, targets);
-      digest = hash_bytes(inputs.data(), inputs.size() * sizeof(std::int32_t), digest);
-    }
-    return digest;
+  // The batches to come, and the steps that they allow.
+  void open_batches(std::vector<DataPart> parts) {
+    loader_.emplace(std::move(parts), config_.batch, context_.batch, config_.model.seq_len,
+                    coordinates_of(context_.mesh, logical_rank_).dp);
+    num_steps_ = config_.run.steps.value_or(std::numeric_limits<std::int64_t>::max());
+    if (config_.run.epochs) num_steps_ = std::min(num_steps_, loader_->batches_before_epoch(*config_.run.epochs));
   }
 
   void build() {
     const StreamView compute = compute_.view();
     plan_ = make_plan(config_, context_.batch, context_.mesh, logical_rank_, context_.num_threads);
     Allocator& allocator = context_.device.allocator();
-    for (const StepProgram* program : {&plan_.program, &plan_.evaluation_program}) {
+    for (const StepProgram* program : {&plan_.program, &plan_.evaluation_program, &plan_.first_loss_program}) {
       const ProofResult proof = prove_program(plan_, *program);
       require(proof.ok(), fmt::format("{}: {}", proof.text, fmt::join(proof.counterexample, "; ")));
     }
@@ -453,6 +456,11 @@ class Trainer {
 
   void say_resumed() {
     say(resumed_->notes);
+    for (const SkippedCheckpoint& skipped : resumed_->passed_over) {
+      const auto step = step_of_folder(skipped.folder);
+      if (const std::string found = step && chaos_ != nullptr ? chaos_->report_damage(*step) : ""; !found.empty())
+        say({found});
+    }
     say({resumed_line(*resumed_, context_.mesh)});
   }
 
@@ -497,7 +505,7 @@ class Trainer {
       const double started = monotonic_seconds();
       context_.device.allocator().reset_peaks();
       if (trace_ != nullptr) trace_->begin_step(update);
-      const StepBatch data = load(*loader_, next_batch(config_, at_));
+      const StepBatch data = load(*loader_, next_batch(config_, *loader_, at_));
       const double loaded = monotonic_seconds();
       const double rate = scheduled(config_.optimizer.learning_rate, update);
       if (calls_ != nullptr) calls_->set_step(update);
@@ -525,7 +533,7 @@ class Trainer {
         at_.step = update;
         skipped_in_a_row = 0;
         report(rate, outcome, ended - started, loaded - started);
-        if (saves_->is_due(update)) saves_->begin(facts(), at_);
+        if (saves_->is_due(update)) saves_->begin(facts(), at_, WhenWritten::kBehindSteps);
         if (due(config_.run.evaluate_every, update) && evaluate(update)) return stopped();
         if (due(config_.run.sample_every, update) && update != num_steps_) sample(update);
       }
@@ -537,8 +545,7 @@ class Trainer {
       log_step(config_.run.hash_every > 0);
       if (config_.run.evaluate_every > 0 && evaluated_step_ != at_.step && evaluate(at_.step)) return stopped();
     }
-    if (saves_->saves_last_step()) saves_->begin(facts(), at_);
-    saves_->finish();
+    if (saves_->saves_last_step()) saves_->begin(facts(), at_, WhenWritten::kAtOnce);
     return ExitCode::kDone;
   }
 
@@ -582,9 +589,16 @@ class Trainer {
 
   bool asked_to_stop() const { return context_.stop_requested && context_.stop_requested(); }
 
+  // The loss that the step after `at` begins with: its micro-batch 0 alone counts, whoever has it, and nothing but the loss comes of it.
+  double next_loss(const Progress& at) {
+    StepBatch batch;
+    agreed([&] { batch = loader_->load_first(next_batch(config_, *loader_, at), config_.loss.ignore_index); });
+    const LossSum losses = executor_->evaluate(plan_.first_loss_program, {.step = at.step + 1, .batch = &batch}).losses;
+    return losses.num_targets > 0 ? losses.sum.value() / static_cast<double>(losses.num_targets) : 0.0;
+  }
+
   ExitCode stopped() {
-    saves_->begin(facts(), at_);
-    saves_->finish();
+    saves_->begin(facts(), at_, WhenWritten::kAtOnce);
     reporter_->print(fmt::format("stopping after step {}: saved step-{:08} in {:.1f} s; resume: same command", at_.step,
                                  at_.step, save_seconds_));
     return ExitCode::kStopped;
@@ -629,7 +643,7 @@ class Trainer {
                             .grad_norm = outcome.grad_norm,
                             .tokens = tokens,
                             .tokens_seen = at_.batch * tokens,
-                            .epoch = loader_->order().epoch_of(at_.batch - 1),
+                            .epoch = loader_->epoch_of(at_.batch - 1),
                             .tokens_per_second = static_cast<double>(tokens) / step_seconds,
                             .step_seconds = step_seconds,
                             .data_seconds = data_seconds,
@@ -719,11 +733,12 @@ class Trainer {
   std::shared_ptr<TraceRecorder> trace_;
   bool leaving_ = false;
   std::shared_ptr<ProgramObserver> observer_ = std::make_shared<ProgramObserver>();
-  std::unique_ptr<FileSystem> files_ = make_posix_file_system();
+  std::unique_ptr<FileSystem> host_files_ = make_posix_file_system(), chaos_files_;
   std::unique_ptr<CommunicatorSet> communicators_;
   Stream compute_, gather_, reduce_;
   std::unique_ptr<CommunicatorExchange> exchange_;
   Plan plan_;
+  std::optional<TokenDataset> train_data_;  // of all files that there are
   std::optional<BatchLoader> loader_;
   std::optional<EvaluationLoader> evaluation_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -740,7 +755,7 @@ class Trainer {
   Progress at_;
   NumericsRecord numerics_;
   std::string data_note_, data_log_;
-  std::uint64_t data_digest_ = 0, order_digest_ = 0, initial_digest_ = 0;
+  std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;
   std::int64_t num_steps_ = 0, evaluated_step_ = -1;
   double save_seconds_ = 0;          // of the newest save
@@ -773,6 +788,7 @@ ExitCode run_trainer(const TrainContext& context) {
     return code;
   } catch (const AgreedError& error) {
     const std::exception_ptr error_before_leaving = std::current_exception();
+    trainer.finish_save(error.exit_code);
     trainer.end_log(error.exit_code, error.what(), error.rank);
     try {
       trainer.leave();

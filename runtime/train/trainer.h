@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/file_system.h"
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
 #include "parallel/teardown.h"
@@ -34,7 +35,8 @@ struct TrainContext {
   CommunicatorFactory&
       factory;  // not yet used: train() creates every group, in canonical order, and destroys them in reverse
   Device& device;
-  MemoryBudget device_memory;  // of this rank; device.memory_limit may lower it
+  MemoryBudget device_memory;   // of this rank; device.memory_limit may lower it
+  FileSystem* files = nullptr;  // in which checkpoints lie; null: the host's
   ProgressMode progress = ProgressMode::kPlain;
   std::vector<std::string> allowed_changes;  // keys that a resumed run may change although they decide what is trained
   std::function<bool()>

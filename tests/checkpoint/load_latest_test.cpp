@@ -70,6 +70,57 @@ TEST_F(LoadLatest, FallsBackOverDamageAndSaysSo) {
   EXPECT_EQ(load(-1).size(), 4U) << "nothing loads, and every reason is given";
 }
 
+TEST_F(LoadLatest, WhatIsAcceptedUnreadIsNotRead) {
+  save(1);
+  save(2);
+  flip_last_bit(checkpoints_ + "/step-00000002/shard-00001-of-00002.safetensors");
+  SoloExchange solo;
+  const LoadedCheckpoint loaded =
+      load_latest(*files_, solo, checkpoints_, [](const Manifest&, const std::string&) { return std::nullopt; });
+  EXPECT_EQ(loaded.manifest.value().step, 2);
+  EXPECT_TRUE(loaded.skipped.empty());
+}
+
+TEST_F(LoadLatest, DamageIsToldFromWhatWasNeverComplete) {
+  SoloExchange solo;
+  const auto any = [](const Manifest&, const std::string&) { return std::nullopt; };
+  files_->make_directory(checkpoints_);
+  files_->make_directory(checkpoints_ + "/" + saving_folder_name(4, 1));
+  const LoadedCheckpoint unfinished = load_latest(*files_, solo, checkpoints_, any);
+  EXPECT_EQ(unfinished.skipped.size(), 1U);
+  EXPECT_FALSE(unfinished.skipped_damage());
+  save(3);
+  files_->remove(checkpoints_ + "/step-00000003/manifest.json");
+  const LoadedCheckpoint damaged = load_latest(*files_, solo, checkpoints_, any);
+  EXPECT_FALSE(damaged.manifest);
+  EXPECT_TRUE(damaged.skipped_damage());
+}
+
+TEST_F(LoadLatest, OneThatIsNamedIsLoadedOrRefusedOnAllRanks) {
+  for (const std::int64_t step : {1, 2}) save(step);
+  const std::string named = checkpoints_ + "/step-00000001";
+  const auto load_it = [&](std::vector<std::string>& messages) {
+    messages = test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+      test::ThreadExchange ranks(threads, rank);
+      test::SyntheticState state(model_, "root", kRanks, rank);
+      const LoadedCheckpoint loaded = load_named(
+          *files_, ranks, named, [&](const Manifest&, const std::string&) { return std::optional(state.targets()); });
+      EXPECT_EQ(loaded.folder, named);
+      EXPECT_EQ(state.num_wrong(1), 0);
+    });
+  };
+  std::vector<std::string> messages;
+  load_it(messages);
+  EXPECT_EQ(messages, std::vector<std::string>(kRanks));
+  flip_last_bit(named + "/shard-00001-of-00002.safetensors");
+  load_it(messages);
+  for (const std::string& message : messages) {
+    EXPECT_NE(message.find(named + "/shard-00001-of-00002.safetensors: damaged in block 0 of 1"), std::string::npos)
+        << message;
+    EXPECT_EQ(message, messages[0]);
+  }
+}
+
 TEST_F(LoadLatest, AnotherModelIsRefusedAndNothingOlderTried) {
   save(1);
   save(2);
@@ -77,9 +128,9 @@ TEST_F(LoadLatest, AnotherModelIsRefusedAndNothingOlderTried) {
     test::ThreadExchange ranks(threads, rank);
     load_latest(
         *files_, ranks, checkpoints_,
-        [&](const Manifest& manifest, const std::string& folder) -> std::vector<TargetSlice> {
+        [&](const Manifest& manifest, const std::string& folder) -> std::optional<std::vector<TargetSlice>> {
           check_model(manifest, folder, {{"activation", "silu"}, {"norm", "layernorm"}}, {}, ExtraTensors::kIgnore);
-          return {};
+          return std::nullopt;
         });
   });
   for (const std::string& message : messages)

@@ -65,6 +65,18 @@ TEST(Manifest, IsReadAsItWasWritten) {
   EXPECT_EQ(decode_manifest(encode_manifest(without), "M"), without);
 }
 
+TEST(Manifest, WithoutTheFilesOfItsDataIsReadAsOneThatBeganWithThem) {
+  Manifest manifest = example();
+  const std::string body = encode_manifest(manifest).substr(38);
+  const std::size_t begin = body.find(",\"first_batch\""), end = body.find("}", body.find("]", begin));
+  ASSERT_LT(end, body.find("\"schedule\""));
+  std::string old = body;
+  old.erase(begin, end - begin);
+  manifest.training.data.first_batch = manifest.training.data.first_epoch = 0;
+  manifest.training.data.files.clear();
+  EXPECT_EQ(decode_manifest(with_hash(old), "M"), manifest);
+}
+
 TEST(Manifest, KeepsNumbersThatAreNone) {
   Manifest manifest = example();
   manifest.training.certificate->loss = std::nan("");
@@ -107,6 +119,9 @@ TEST(Manifest, SaysWhatIsWrongWithADocumentOfItsHash) {
   EXPECT_EQ(replaced("\"next_batch\":120", "\"next_batch\":-1"), "M: training.data.next_batch is no count below 2^53");
   EXPECT_EQ(replaced("\"next_batch\":120", "\"next_batch\":9007199254740992"),
             "M: training.data.next_batch is no count below 2^53");
+  EXPECT_EQ(replaced("\"first_batch\":60", "\"first_batch\":121"),
+            "M: training.data is no cursor: its files come into use after its next batch");
+  EXPECT_EQ(replaced("\"tokens\":17", "\"tokens\":null"), "M: training.data.files[1].tokens is no count below 2^53");
   EXPECT_EQ(replaced("\"bytes\":200", "\"bytes\":\"200\""), "M: files[1].bytes is no count below 2^53");
   EXPECT_EQ(replaced("[1,64,4,2]", "[1,64,4]"), "M: tensors[0].slices[1] is no list of four");
   EXPECT_EQ(replaced("\"run_id\": \"ffffffffffffffff\"", "\"run_id\": \"fff\""),

@@ -42,8 +42,6 @@ TEST(Availability, RefusesValuesOfLaterFeaturesAndNamesWhatIsThere) {
   EXPECT_EQ(problem("reproducibility.tp_splits: 2"), "reproducibility.tp_splits: 2 is not available yet; hint: 1");
   EXPECT_EQ(problem("reproducibility.deterministic: true"), "reproducibility.deterministic: not available yet");
   EXPECT_EQ(problem("device.kind: cuda"), "device.kind: cuda is not available yet; hint: auto or cpu");
-  EXPECT_EQ(problem("chaos: [{rank: 1, step: 5, fault: disk_full}]").substr(0, 46),
-            "chaos[0].fault: disk_full is not available yet");
 }
 
 TEST(Availability, AcceptsTheValueThatIsThere) {

@@ -161,6 +161,10 @@ TEST(Memory, EvaluationsAndGeneratedTokensArePredictedToTheByte) {
       parts.executor.evaluate(parts.plan.evaluation_program, {.batch = &batch});
       expect_equal(parts.plan.evaluation_memory.value(), allocator.stats(), config.run.name + " evaluates");
 
+      allocator.reset_peaks();
+      parts.executor.evaluate(parts.plan.first_loss_program, {.batch = &batch});
+      expect_equal(parts.plan.first_loss_memory, allocator.stats(), config.run.name + " certifies");
+
       Sampler sampler(config, parts.model, parts.communicators, parts.device, parts.streams, parts.plan.schedule,
                       nullptr);
       allocator.reset_peaks();

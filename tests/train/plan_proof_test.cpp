@@ -23,7 +23,7 @@ TEST(PlanProof, EveryStrategyIsProvenFromThePlanOfAnyRank) {
       config.fsdp.wrap = wrap;
       for (const int rank : {0, 3}) {
         const Plan plan = plan_of(config, rank);
-        for (const StepProgram* program : {&plan.program, &plan.evaluation_program}) {
+        for (const StepProgram* program : {&plan.program, &plan.evaluation_program, &plan.first_loss_program}) {
           const ProofResult proof = prove_program(plan, *program);
           EXPECT_TRUE(proof.ok()) << strategy << wrap << rank << proof.text;
           EXPECT_EQ(proof.num_ranks, 4);

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/reader.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/train/run_files.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera {
@@ -17,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::checkpoints_of;
+using test::steps_of;
 
 class Resume : public ::testing::Test {
  protected:
@@ -30,21 +36,6 @@ class Resume : public ::testing::Test {
   static ExitCode run_and_stop(const JobConfig& config, int world, const std::string& path, int steps) {
     std::atomic<int> asked = 0;
     return test::run_until(config, world, 1, path, [&](int rank) { return rank == 0 && ++asked > steps; });
-  }
-  // The numbers of all steps, which must be there once each.
-  static std::vector<std::string> steps_of(const std::string& path) {
-    std::vector<std::string> lines;
-    std::ifstream file(path + "/metrics.jsonl");
-    for (std::string line; std::getline(file, line);)
-      if (!json::parse(line).contains("kind")) lines.push_back(line);
-    return test::promised_numbers(lines);
-  }
-  static std::vector<std::string> checkpoints_of(const std::string& path) {
-    std::vector<std::string> names;
-    if (fs::exists(path + "/checkpoints"))
-      for (const auto& entry : fs::directory_iterator(path + "/checkpoints")) names.push_back(entry.path().filename());
-    std::ranges::sort(names);
-    return names;
   }
   // What the run ends with where it is refused: of rank 0.
   static std::string refusal(const JobConfig& config, int world, const std::string& path) {
@@ -73,7 +64,7 @@ TEST_F(Resume, OnOtherRanksChangesNoBitOfModelTAndTheLlamaFamily) {
 }
 
 TEST_F(Resume, EveryLayoutLoadsEveryOtherWithEmptyShards) {  // C7
-  JobConfig config = test::model_t(8);
+  JobConfig config = test::model_t(13);
   config.model.vocab_size = 67;
   config.model.hidden_size = 12;
   config = with_data(config);
@@ -91,7 +82,7 @@ TEST_F(Resume, EveryLayoutLoadsEveryOtherWithEmptyShards) {  // C7
       for (const char* wrap : {"block", "root"}) layouts.push_back({world, strategy, wrap});
     }
   }
-  // Each saves for one and loads from another, at distances that pair every number of ranks with every other.
+  // Each saves for one and loads from another, at distances that pair every number of ranks with every other; ten more steps follow.
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const Layout &from = layouts[i], &to = layouts[(i * 5 + 7) % layouts.size()];
     const std::string path = fresh_directory();
@@ -175,11 +166,7 @@ TEST_F(Resume, FromADamagedCheckpointFallsBackToTheOneBefore) {
   EXPECT_EQ(steps_of(path), steps_of(whole));
   const std::vector<std::string> names = checkpoints_of(path);
   EXPECT_EQ(std::ranges::count_if(names, [](const auto& name) { return name.starts_with(".set-aside-"); }), 2);
-  std::string text;  // ranks that are threads share one log
-  for (const auto& entry : fs::directory_iterator(path + "/logs")) {
-    std::ifstream log(entry.path());
-    text.append(std::istreambuf_iterator<char>(log), {});
-  }
+  const std::string text = test::logs_of(path);
   EXPECT_NE(text.find("checkpoint step-00000009 is passed over: "), std::string::npos) << text;
   EXPECT_NE(text.find("checkpoint step-00000006 is passed over: "), std::string::npos) << text;
   EXPECT_NE(text.find("resumed step 3, dp 2 → 4, certificate ok"), std::string::npos) << text;
@@ -295,6 +282,115 @@ TEST_F(Resume, SkippedUpdatesKeepTheirBatches) {
     EXPECT_EQ(steps_of(path), steps_of(whole)) << steps;
     EXPECT_EQ(counters(path), counters(whole)) << steps;
   }
+}
+
+// What the next step's own forward finds (asynchronous saves) is what a forward alone finds (saves that are waited for), in every layout, to the bit.
+TEST_F(Resume, SavesThatAreWaitedForKnowTheLossOfTheNextStep) {
+  JobConfig config = with_data(test::model_t(7));
+  config.checkpoint.every = 1;
+  config.checkpoint.keep_latest = 10;
+  const auto losses_of = [](const std::string& path) {
+    std::map<std::string, double> losses;
+    for (const std::string& name : checkpoints_of(path)) {
+      const json manifest = json::parse(std::ifstream(path + "/checkpoints/" + name + "/manifest.json"));
+      const json& loss = manifest["training"]["certificate"]["loss"];
+      losses[name] = loss.is_number() ? loss.get<double>() : -1.0;
+    }
+    return losses;
+  };
+  const std::string whole = fresh_directory();
+  test::run_job(config, 2, 1, whole);
+  const std::map<std::string, double> expected = losses_of(whole);
+  ASSERT_EQ(expected.size(), 7U);
+  for (const auto& [name, loss] : expected) EXPECT_NEAR(loss, 4.16, 0.2) << name << ": ln 64";
+  struct Layout {
+    int world;
+    const char* strategy;
+  };
+  for (const auto& [world, strategy] :
+       {Layout{1, "no_shard"}, Layout{2, "shard_grad_op"}, Layout{4, "full_shard"}, Layout{4, "hybrid_shard"}}) {
+    config.fsdp.strategy = strategy;
+    config.checkpoint.asynchronous = false;
+    config.run.steps = 7;
+    const std::string path = fresh_directory();
+    ASSERT_EQ(run_and_stop(config, world, path, 2), ExitCode::kStopped);
+    config.run.steps = 6;  // the last step, from which the run is then continued
+    test::run_job(config, world, 1, path);
+    config.run.steps = 7;
+    test::run_job(config, 2, 1, path);
+    EXPECT_EQ(losses_of(path), expected) << strategy;
+    EXPECT_EQ(steps_of(path), steps_of(whole)) << strategy;
+  }
+}
+
+TEST_F(Resume, AnotherLossThanTheStoppedRunSawIsRefused) {
+  const JobConfig config = with_data(test::model_t(6));
+  const std::string path = fresh_directory();
+  ASSERT_EQ(run_and_stop(config, 2, path, 1), ExitCode::kStopped);
+  const auto files = make_posix_file_system();
+  const std::string folder = path + "/checkpoints/step-00000002";
+  Manifest manifest = read_manifest(*files, folder);
+  double& loss = manifest.training.certificate.value().loss;
+  const double seen = loss;
+  loss = std::nextafter(loss, 0.0);
+  std::ofstream(folder + "/manifest.json", std::ios::trunc) << encode_manifest(manifest);
+  EXPECT_TRUE(
+      refusal(config, 4, path)
+          .starts_with(fmt::format("5 {}: resume certificate: the loss of step 3's micro-batch 0 is {}, saved was {}",
+                                   folder, seen, loss)))
+      << refusal(config, 4, path);
+}
+
+// All parameters of a checkpoint, by name.
+std::map<std::string, std::vector<float>> parameters_of(const std::string& folder) {
+  const auto files = make_posix_file_system();
+  CheckpointReader reader = CheckpointReader::open(*files, folder);
+  std::map<std::string, std::vector<float>> parameters;
+  std::vector<TargetSlice> targets;
+  for (const TensorRecord& tensor : reader.manifest().tensors) {
+    if (tensor.name.ends_with(".m") || tensor.name.ends_with(".v")) continue;
+    std::vector<float>& values = parameters[tensor.name];
+    values.resize(static_cast<std::size_t>(tensor.num_elements()));
+    targets.push_back({.name = tensor.name, .offset = 0, .count = tensor.num_elements(), .data = values.data()});
+  }
+  reader.read(targets);
+  return parameters;
+}
+
+// Adam's first update of a weight is rate · g / (|g| + eps): the rate, where the gradient is not tiny. With a counter that begins at 2 the
+// corrections would make 0.744 of it; after a resume at 3 that begins again, the fourth would be 1.72 of what it is.
+TEST_F(Resume, TheLargestWeightChangeOfTheFirstStepIsTheLearningRateAndTheFourthIsThatOfTheWholeRun) {  // C8
+  JobConfig config = with_data(test::model_t(4));
+  config.optimizer.weight_decay = 0;
+  config.optimizer.clip_norm = 0;
+  config.checkpoint.every = 1;
+  config.checkpoint.keep_latest = 4;
+  const std::string whole = fresh_directory(), path = fresh_directory();
+  test::run_job(config, 2, 1, whole);
+  std::map<std::string, std::vector<float>> before;
+  test::run_ranks(config, 1, [&](test::RankParts& parts) {
+    for (const ParameterSpec& parameter : parts.plan.model.parameters)
+      before[parameter.name] = parts.gather(parameter.name);
+  });
+  const auto largest_change = [](const auto& from, const auto& to) {
+    double largest = 0;
+    for (const auto& [name, values] : to) {
+      const std::vector<float>& old = from.at(name);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        largest = std::max(largest, std::abs(double{values[i]} - double{old[i]}));
+    }
+    return largest;
+  };
+  const auto step = [](const std::string& run, int number) {
+    return parameters_of(fmt::format("{}/checkpoints/step-{:08}", run, number));
+  };
+  ASSERT_EQ(before.size(), step(whole, 1).size());
+  EXPECT_NEAR(largest_change(before, step(whole, 1)) / config.optimizer.learning_rate, 1.000, 0.0005);
+
+  ASSERT_EQ(run_and_stop(config, 2, path, 2), ExitCode::kStopped);
+  test::run_job(config, 4, 1, path);
+  EXPECT_EQ(step(path, 4), step(whole, 4));
+  EXPECT_EQ(largest_change(step(path, 3), step(path, 4)), largest_change(step(whole, 3), step(whole, 4)));
 }
 
 // Adam's corrections count updates: from 1 again, or one off, every weight of step 6 would be another.

@@ -1,7 +1,9 @@
 #include "tests/support/checkpoint/faulty_file_system.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "runtime/base/error.h"
@@ -16,16 +18,16 @@ class FaultyWritableFile final : public WritableFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
     if (owner_.enter("write", path_)) {
       real_->write_at(offset, bytes.first(bytes.size() / 2));
-      throw Killed();
+      owner_.die();
     }
     real_->write_at(offset, bytes);
   }
   void sync() override {
-    if (owner_.enter("sync", path_)) throw Killed();
+    if (owner_.enter("sync", path_)) owner_.die();
     real_->sync();
   }
   void close() override {
-    if (owner_.enter("close", path_)) throw Killed();
+    if (owner_.enter("close", path_)) owner_.die();
     real_->close();
   }
 
@@ -74,15 +76,20 @@ bool FaultyFileSystem::enter(const std::string& what, const std::string& path) {
   calls_.push_back(fmt::format("{} {}", what, std::filesystem::path(path).filename().string()));
   if (static_cast<std::int64_t>(calls_.size()) != fault_call_) return false;
   if (kind_ == FaultKind::kFail) throw CheckpointError(fmt::format("{}: cannot {}: injected", path, what));
-  killed_ = true;
-  if (kind_ == FaultKind::kKill) throw Killed();
+  if (kind_ == FaultKind::kKill) die();
   return true;
+}
+
+void FaultyFileSystem::die() {
+  killed_ = true;
+  if (kills_for_real_) ::kill(::getpid(), SIGKILL);
+  throw Killed();
 }
 
 std::unique_ptr<WritableFile> FaultyFileSystem::create(const std::string& path, std::uint64_t bytes) {
   if (enter("create", path)) {
     real_->create(path, 0);
-    throw Killed();
+    die();
   }
   {
     const std::lock_guard lock(mutex_);
@@ -102,17 +109,17 @@ std::unique_ptr<ReadableFile> FaultyFileSystem::open(const std::string& path) {
 void FaultyFileSystem::make_directory(const std::string& path) {
   const bool torn = enter("mkdir", path);
   real_->make_directory(path);
-  if (torn) throw Killed();
+  if (torn) die();
 }
 
 void FaultyFileSystem::rename(const std::string& from, const std::string& to) {
   const bool torn = enter("rename", from);
   real_->rename(from, to);
-  if (torn) throw Killed();
+  if (torn) die();
 }
 
 void FaultyFileSystem::sync_directory(const std::string& path) {
-  if (enter("sync", path)) throw Killed();
+  if (enter("sync", path)) die();
   real_->sync_directory(path);
 }
 
@@ -122,7 +129,7 @@ void FaultyFileSystem::remove(const std::string& path) {
     const auto entries = real_->list(path);
     for (std::size_t i = 0; i < (entries.size() + 1) / 2; ++i)
       real_->remove(fmt::format("{}/{}", path, entries[i].name));
-    throw Killed();
+    die();
   }
   real_->remove(path);
 }

@@ -33,6 +33,8 @@ class FaultyFileSystem final : public FileSystem {
   void plan(std::int64_t call, FaultKind kind);
   // The disk has so many bytes left; `only` restricts that to paths that contain it.
   void limit(std::uint64_t bytes, std::string only = "");
+  // From here on it is the process itself that dies, by SIGKILL.
+  void kill_for_real() { kills_for_real_ = true; }
   bool killed() const { return killed_; }
   void check_alive() const {
     if (killed_) throw Killed();
@@ -54,6 +56,8 @@ class FaultyFileSystem final : public FileSystem {
  private:
   friend class FaultyWritableFile;
   friend class CountingReadableFile;
+  // Ends the process, or makes it as good as dead.
+  [[noreturn]] void die();
   // Counts a call; true where it is to be torn.
   bool enter(const std::string& what, const std::string& path);
 
@@ -65,6 +69,7 @@ class FaultyFileSystem final : public FileSystem {
   std::uint64_t bytes_left_ = std::numeric_limits<std::uint64_t>::max();
   std::string only_;
   std::atomic<bool> killed_ = false;
+  bool kills_for_real_ = false;
   std::atomic<std::uint64_t> bytes_read_ = 0;
 };
 

@@ -116,10 +116,8 @@ namespace {
 
 // train() of every rank: what each threw, and the codes of those that returned.
 std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int world, int threads,
-                                                 const std::string& run_directory,
-                                                 const std::function<bool(int rank)>& stop_requested,
-                                                 std::vector<ExitCode>& codes,
-                                                 const std::vector<std::string>& allowed_changes = {}) {
+                                                 const std::string& run_directory, const RankOptions& options,
+                                                 std::vector<ExitCode>& codes) {
   const auto factories = make_threads_world(world, {.timeout_seconds = given.collectives.timeout_seconds});
   JobConfig config = given;
   adopt_lanes(config, stored_choices(run_directory, config.checkpoint.resume));
@@ -139,9 +137,10 @@ std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int wor
                .num_threads = threads,
                .factory = *factories[static_cast<std::size_t>(rank)],
                .device = device,
+               .files = options.files ? options.files(rank) : nullptr,
                .progress = ProgressMode::kQuiet,
-               .allowed_changes = allowed_changes,
-               .stop_requested = [&] { return stop_requested && stop_requested(rank); }});
+               .allowed_changes = options.allowed_changes,
+               .stop_requested = [&] { return options.stop_requested && options.stop_requested(rank); }});
   });
 }
 
@@ -150,7 +149,8 @@ std::vector<std::exception_ptr> train_on_threads(const JobConfig& given, int wor
 ExitCode run_until(const JobConfig& config, int world, int threads, const std::string& run_directory,
                    const std::function<bool(int rank)>& stop_requested) {
   std::vector<ExitCode> codes;
-  for (const auto& failure : train_on_threads(config, world, threads, run_directory, stop_requested, codes)) {
+  const RankOptions options{.stop_requested = stop_requested};
+  for (const auto& failure : train_on_threads(config, world, threads, run_directory, options, codes)) {
     if (failure) std::rethrow_exception(failure);
   }
   for (const ExitCode code : codes) require(code == codes.front(), "every rank ends with one code");
@@ -159,9 +159,14 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
 
 std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory,
                                        const std::vector<std::string>& allowed_changes) {
+  return run_with(config, world, run_directory, {.allowed_changes = allowed_changes});
+}
+
+std::vector<std::string> run_with(const JobConfig& config, int world, const std::string& run_directory,
+                                  const RankOptions& options) {
   std::vector<ExitCode> codes;
   std::vector<std::string> lines;
-  for (const auto& failure : train_on_threads(config, world, 1, run_directory, {}, codes, allowed_changes)) {
+  for (const auto& failure : train_on_threads(config, world, 1, run_directory, options, codes)) {
     lines.emplace_back();
     try {
       if (failure) std::rethrow_exception(failure);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/file_system.h"
 #include "fsdp/sharded_model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
@@ -36,6 +37,16 @@ ExitCode run_until(const JobConfig& config, int world, int threads, const std::s
 // What each rank ends with: "4 message; hint: …" (exit code, the error's line); "" where it ends well.
 std::vector<std::string> run_to_errors(const JobConfig& config, int world, const std::string& run_directory,
                                        const std::vector<std::string>& allowed_changes = {});
+
+// What else a test gives the ranks of a job.
+struct RankOptions {
+  std::vector<std::string> allowed_changes = {};
+  std::function<bool(int rank)> stop_requested = {};
+  std::function<FileSystem*(int rank)> files = {};  // in which they keep checkpoints; empty: the host's
+};
+// As run_to_errors, with these.
+std::vector<std::string> run_with(const JobConfig& config, int world, const std::string& run_directory,
+                                  const RankOptions& options);
 
 // The numbers of those lines that the promise covers: "kind/step loss max_loss grad_norm state_hash", one string per event.
 std::vector<std::string> promised_numbers(const std::vector<std::string>& metrics);
