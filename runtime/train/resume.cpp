@@ -14,6 +14,7 @@
 #include "checkpoint/reader.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
+#include "runtime/train/saved_job.h"
 
 namespace tessera {
 namespace {
@@ -22,11 +23,10 @@ using Json = nlohmann::json;
 
 constexpr double kLossTolerance = 1e-3;  // relative, between machines that round differently
 
-JobConfig saved_config(const Manifest& manifest, const std::string& folder) {
-  ConfigResult result = check_config_text(manifest.training.config, folder);
-  if (!result.problems.empty())
-    throw CheckpointError(fmt::format("{}: its config does not load: {}", folder, result.problems.front().line_text()));
-  return std::move(result.config);
+void refuse_weights_alone(const Manifest& manifest, const std::string& folder, const std::string& run) {
+  if (!manifest.weights_only) return;
+  throw CheckpointError(fmt::format("{}: holds weights alone, which no run can go on from", folder),
+                        fmt::format("checkpoint.init_from: {}, in a run directory of its own", run));
 }
 
 bool is_allowed(const ResumeRequest& request, std::string_view key) {
@@ -127,7 +127,8 @@ std::optional<StoredChoices> stored_choices(const std::string& run_directory, co
                                                 : resolve_checkpoint(*files, resume);
     if (folder.empty()) return std::nullopt;
     const Manifest manifest = read_manifest(*files, folder);
-    StoredChoices choices{.lanes = saved_config(manifest, folder).reproducibility.lanes.value_or(1)};
+    if (manifest.weights_only) return std::nullopt;
+    StoredChoices choices{.lanes = saved_job(manifest, folder).reproducibility.lanes.value_or(1)};
     for (const auto& [name, value] : manifest.training.numerics)
       if (name == "instruction_set") choices.instruction_set = value;
     return choices;
@@ -180,9 +181,10 @@ std::optional<ResumedRun> resume(FileSystem& files, RankExchange& ranks, const R
     request.agreed([&] {
       reader.emplace(CheckpointReader::open(files, run.folder));
       run.manifest = reader->manifest();
+      refuse_weights_alone(run.manifest, run.folder, parent_directory(parent_directory(run.folder)));
       run.at = progress_of(run.manifest.training);
       run.changes =
-          changed_keys(saved_config(run.manifest, run.folder), resolved_config(facts.config, facts.numerics.lanes));
+          changed_keys(saved_job(run.manifest, run.folder), resolved_config(facts.config, facts.numerics.lanes));
       std::erase_if(run.changes, [](const KeyChange& change) { return change.key == "checkpoint.resume"; });
       refuse_changes(run, request);
       check_model(run.manifest, run.folder, expected_model(run, request), expected_tensors(model.model()),
