@@ -74,10 +74,12 @@ void run_export(const Options& options) {
     exported = export_huggingface(*files, options.from, into, options.max_shard_bytes);
   });
   print(fmt::format(
-      "exported {}: {}, {} of weights in {} files\ntokenizer: {}\n{} | next: "
+      "exported {}: {}, {} of weights in {}\ntokenizer: {}\n{} | next: "
       "transformers.AutoModelForCausalLM.from_pretrained(\"{}\")\n",
       exported.checkpoint, name_of(exported.layout), format_bytes(static_cast<std::int64_t>(exported.bytes)),
-      exported.weight_files.size(), list_of(exported.tokenizer_files), options.to, options.to));
+      exported.weight_files.size() == 1 ? exported.weight_files.front()
+                                        : fmt::format("{} files", exported.weight_files.size()),
+      list_of(exported.tokenizer_files), options.to, options.to));
 }
 
 void run_logits(const Options& options) {
