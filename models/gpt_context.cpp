@@ -11,7 +11,7 @@ GptContext::GptContext(const ModelConfig& model, const LossConfig& loss_config, 
   if (!shape.rope) return;
   rope_cos = scratch({shape.seq, shape.head_dim / 2});
   rope_sin = scratch({shape.seq, shape.head_dim / 2});
-  ops::make_rope_tables(shape.seq, shape.head_dim, shape.rope_theta, rope_cos.view().as<float>(),
+  ops::make_rope_tables(shape.seq, shape.head_dim, shape.rope_frequencies, rope_cos.view().as<float>(),
                         rope_sin.view().as<float>());
 }
 

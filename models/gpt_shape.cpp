@@ -42,6 +42,9 @@ GptShape gpt_shape(const ModelConfig& model, std::int64_t micro_batch_size) {
                                              std::pair{std::string_view("geglu"), ActivationKind::kGeGlu}};
   static constexpr std::array positions = {std::pair{std::string_view("learned"), false},
                                            std::pair{std::string_view("rope"), true}};
+  static constexpr std::array scalings = {std::pair{std::string_view("none"), ops::RopeScaling::kNone},
+                                          std::pair{std::string_view("linear"), ops::RopeScaling::kLinear},
+                                          std::pair{std::string_view("llama3"), ops::RopeScaling::kLlama3}};
 
   positive("batch.micro_batch_size", micro_batch_size);
   positive("model.num_layers", model.num_layers);
@@ -75,7 +78,12 @@ GptShape gpt_shape(const ModelConfig& model, std::int64_t micro_batch_size) {
   s.norm_eps = static_cast<float>(model.norm_eps);
   s.activation = parse("activation", model.activation, activations);
   s.rope = parse("positions", model.positions, positions);
-  s.rope_theta = model.rope_theta;
+  s.rope_frequencies = {.theta = model.rope_theta,
+                        .scaling = parse("rope_scaling", model.rope_scaling, scalings),
+                        .factor = model.rope_factor,
+                        .low_freq_factor = model.rope_low_freq_factor,
+                        .high_freq_factor = model.rope_high_freq_factor,
+                        .original_seq_len = static_cast<double>(model.rope_original_seq_len)};
   s.bias = model.bias;
   s.norm_bias = model.bias && s.norm == NormKind::kLayerNorm;
   s.tied = model.tie_word_embeddings;

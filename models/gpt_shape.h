@@ -25,7 +25,7 @@ struct GptShape {
   float norm_eps = 0;
   ops::ActivationKind activation = ops::ActivationKind::kGeluTanh;
   bool rope = false;  // else learned positions
-  double rope_theta = 0;
+  ops::RopeFrequencies rope_frequencies;
   bool bias = false;       // of linear layers
   bool norm_bias = false;  // layernorm with bias only
   bool tied = false;       // the head multiplies by the token table

@@ -11,6 +11,7 @@
 #include "checkpoint/verify.h"
 #include "runtime/base/error.h"
 #include "tools/checkpoint_text.h"
+#include "tools/huggingface_command.h"
 
 namespace tessera {
 namespace {
@@ -58,7 +59,8 @@ constexpr const char* kPathText = "a checkpoint's folder, or a run: its newest t
 }  // namespace
 
 void add_checkpoint_commands(CLI::App& app, int& exit_code) {
-  CLI::App* checkpoint = app.add_subcommand("checkpoint", "look into checkpoints, check them, compare them");
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "look into checkpoints, check them, compare them; Hugging Face models");
   checkpoint->footer("tessera checkpoint list runs/a\ntessera checkpoint verify runs/a");
   checkpoint->require_subcommand(1);
   const auto options = std::make_shared<Options>();
@@ -85,6 +87,7 @@ void add_checkpoint_commands(CLI::App& app, int& exit_code) {
       kPathText, run_diff)
       ->add_option("OTHER", options->other, "another")
       ->required();
+  add_huggingface_commands(*checkpoint, exit_code);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// `tessera checkpoint list|show|verify|diff`: what checkpoints a run has, what is in one, whether it is whole, how two differ.
+// `tessera checkpoint list|show|verify|diff|import|export`: what checkpoints a run has, what is in one, whether it is whole, how two differ.
 #pragma once
 
 namespace CLI {

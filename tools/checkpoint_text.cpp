@@ -142,8 +142,9 @@ std::string to_text(const std::string& folder, const Manifest& manifest, bool te
   std::string text = rows_text(
       {{"checkpoint", folder},
        {"step", fmt::format("{}, saved {}", manifest.step, time_text(manifest.saved_at))},
-       {"state", fmt::format("{} tensors, {} elements, {} in {} shards", manifest.tensors.size(),
-                             format_count(num_elements(manifest)), size_text(manifest.bytes()), manifest.files.size())},
+       {"state", fmt::format("{} tensors, {} elements, {} in {} shards{}", manifest.tensors.size(),
+                             format_count(num_elements(manifest)), size_text(manifest.bytes()), manifest.files.size(),
+                             manifest.weights_only ? "; weights alone, no run to go on with" : "")},
        {"root hash", hex64(manifest.root_hash)},
        {"state hash", hex64(manifest.state_hash)},
        {"run", hex64(manifest.run_id)},

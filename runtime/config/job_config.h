@@ -46,6 +46,11 @@ struct ModelConfig {
   std::string activation = "gelu_tanh";  // gelu | gelu_tanh | relu | silu | swiglu | geglu
   std::string positions = "learned";     // learned | rope
   double rope_theta = 10000.0;
+  std::string rope_scaling = "none";  // none | linear | llama3
+  double rope_factor = 1.0;           // of linear and llama3
+  double rope_low_freq_factor = 1.0;  // of llama3, as the next two
+  double rope_high_freq_factor = 4.0;
+  std::int64_t rope_original_seq_len = 8192;
   bool bias = true;
   bool tie_word_embeddings = true;
   double dropout = 0.0;

@@ -46,6 +46,17 @@ void check_model(const ModelConfig& model, Relations& broken) {
                       fmt::format("{} is odd, but positions rope rotates pairs of features", model.head_size()),
                       ""});
   }
+  if (model.rope_scaling != "none" && model.rope_factor == 1) {
+    broken.push_back({{"model.rope_scaling", "model.rope_factor"},
+                      fmt::format("{} with rope_factor 1 stretches nothing", model.rope_scaling),
+                      "model.rope_factor: a number above 1"});
+  }
+  if (model.rope_scaling == "llama3" && model.rope_high_freq_factor <= model.rope_low_freq_factor) {
+    broken.push_back({{"model.rope_high_freq_factor", "model.rope_low_freq_factor", "model.rope_scaling"},
+                      fmt::format("{} is not above rope_low_freq_factor {}", model.rope_high_freq_factor,
+                                  model.rope_low_freq_factor),
+                      ""});
+  }
 }
 
 // Sizes are added and multiplied in 64 bits later on: what comes near them is refused, with the keys whose product is the largest. No machine

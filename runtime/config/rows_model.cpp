@@ -8,6 +8,14 @@ bool rope_applies(const JobConfig& job) {
   return job.model.positions == "rope";
 }
 
+bool rope_scaling_applies(const JobConfig& job) {
+  return rope_applies(job) && job.model.rope_scaling != "none";
+}
+
+bool llama3_applies(const JobConfig& job) {
+  return rope_applies(job) && job.model.rope_scaling == "llama3";
+}
+
 }  // namespace
 
 std::vector<KeyRow> model_rows() {
@@ -136,9 +144,55 @@ std::vector<KeyRow> model_rows() {
        .needs = "rope",
        .applies = rope_applies},
       {.path = "model.rope_scaling",
-       .kind = KeyKind::kAnything,
-       .meaning = "Stretches the rotation to longer sequences.",
-       .later = true},
+       .kind = KeyKind::kWord,
+       .field = TESSERA_JOB(model.rope_scaling),
+       .words = {"none", "linear", "llama3"},
+       .meaning =
+           "Stretches the rotation to sequences rope_factor times longer: linear all of it; llama3, as Llama 3.1 "
+           "does, only what turns slowly.",
+       .foreign = {{"rope_type", "Hugging Face"}},
+       .decider = "model.positions",
+       .needs = "rope",
+       .applies = rope_applies},
+      {.path = "model.rope_factor",
+       .kind = KeyKind::kNumber,
+       .field = TESSERA_JOB(model.rope_factor),
+       .range = {1, 1e6},
+       .meaning = "How many times longer the sequences are for which rope_scaling stretches the rotation.",
+       .foreign = {{"rope_scaling_factor", "Megatron"}, {"scaling_factor", "torchtitan"}},
+       .decider = "model.rope_scaling",
+       .needs = "linear or llama3",
+       .applies = rope_scaling_applies},
+      {.path = "model.rope_low_freq_factor",
+       .kind = KeyKind::kNumber,
+       .field = TESSERA_JOB(model.rope_low_freq_factor),
+       .range = {0, 1e6, true},
+       .meaning = "Pairs that turn less often over rope_original_seq_len tokens are stretched in full.",
+       .unit = "turns",
+       .foreign = {{"low_freq_factor", "Hugging Face, torchtitan"}},
+       .decider = "model.rope_scaling",
+       .needs = "llama3",
+       .applies = llama3_applies},
+      {.path = "model.rope_high_freq_factor",
+       .kind = KeyKind::kNumber,
+       .field = TESSERA_JOB(model.rope_high_freq_factor),
+       .range = {0, 1e6, true},
+       .meaning = "Pairs that turn more often over rope_original_seq_len tokens stay as they are.",
+       .unit = "turns",
+       .foreign = {{"high_freq_factor", "Hugging Face, torchtitan"}},
+       .decider = "model.rope_scaling",
+       .needs = "llama3",
+       .applies = llama3_applies},
+      {.path = "model.rope_original_seq_len",
+       .kind = KeyKind::kInteger,
+       .field = TESSERA_JOB(model.rope_original_seq_len),
+       .range = {1, 16777216},
+       .meaning = "Length of the sequences that the model was trained on before its rotation was stretched.",
+       .unit = "tokens",
+       .foreign = {{"original_max_position_embeddings", "Hugging Face"}},
+       .decider = "model.rope_scaling",
+       .needs = "llama3",
+       .applies = llama3_applies},
       {.path = "model.bias",
        .kind = KeyKind::kBool,
        .field = TESSERA_JOB(model.bias),

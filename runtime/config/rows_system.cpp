@@ -54,12 +54,14 @@ std::vector<KeyRow> checkpoint_rows() {
        .foreign = {{"resume_from_checkpoint", "Hugging Face"}, {"load", "Megatron"}},
        .accepts = accept_resume},
       {.path = "checkpoint.init_from",
-       .kind = KeyKind::kAnything,
-       .meaning = "A folder whose weights the run starts from.",
+       .kind = KeyKind::kText,
+       .field = TESSERA_JOB(checkpoint.init_from),
+       .unset = "none",
+       .meaning = "A folder whose weights a fresh run starts from, with a new optimizer and from step 0: of a run, a "
+                  "checkpoint, an import, or a Hugging Face model. A run that resumes ignores it, and says so.",
        .foreign = {{"pretrained_checkpoint", "Megatron"},
                    {"initial_load_path", "torchtitan"},
-                   {"model_name_or_path", "Hugging Face"}},
-       .later = true},
+                   {"model_name_or_path", "Hugging Face"}}},
   };
 }
 

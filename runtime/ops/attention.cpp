@@ -70,10 +70,12 @@ void rope(StreamView stream, const Rope& args) {
   cpu::rope(stream, args);
 }
 
-void make_rope_tables(std::int64_t seq, std::int64_t head_dim, double theta, float* cos_table, float* sin_table) {
+void make_rope_tables(std::int64_t seq, std::int64_t head_dim, const RopeFrequencies& options, float* cos_table,
+                      float* sin_table) {
+  const std::vector<double> frequencies = rope_frequencies(head_dim, options);
   const std::int64_t half = head_dim / 2;
   for (std::int64_t i = 0; i < half; ++i) {
-    const double frequency = math::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = frequencies[static_cast<std::size_t>(i)];
     for (std::int64_t p = 0; p < seq; ++p) {
       const double angle = static_cast<double>(p) * frequency;
       cos_table[p * half + i] = static_cast<float>(math::cos(angle));

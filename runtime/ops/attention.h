@@ -8,6 +8,7 @@
 
 #include "runtime/device/stream.h"
 #include "runtime/device/tensor_view.h"
+#include "runtime/ops/rope_frequencies.h"
 
 namespace tessera::ops {
 
@@ -36,7 +37,7 @@ void attention_backward(StreamView stream, const AttentionBackward& args);
 std::int64_t attention_workspace_bytes(const AttentionShape& shape, int num_threads, bool backward);
 
 // Rotary embedding (Su et al. 2021) in the rotate-half form of Llama: for pair (i, i + D/2) at position p,
-// angle = p * inverse_frequency[i]. In place on x [B*S, heads*D]. inverse: applies the transposed rotation (the
+// angle = p * rope_frequencies()[i]. In place on x [B*S, heads*D]. inverse: applies the transposed rotation (the
 // backward). cos_table, sin_table: [S, D/2], made by make_rope_tables in double and rounded once.
 struct Rope {
   std::int64_t batch = 0, seq = 0, heads = 0, head_dim = 0;
@@ -45,6 +46,7 @@ struct Rope {
   bool inverse = false;
 };
 void rope(StreamView stream, const Rope& args);
-void make_rope_tables(std::int64_t seq, std::int64_t head_dim, double theta, float* cos_table, float* sin_table);
+void make_rope_tables(std::int64_t seq, std::int64_t head_dim, const RopeFrequencies& options, float* cos_table,
+                      float* sin_table);
 
 }  // namespace tessera::ops

@@ -172,7 +172,7 @@ void Digest::attention() {
   add_output();
   std::array<float, 67 * 12> cosines{};
   std::array<float, 67 * 12> sines{};
-  make_rope_tables(67, 24, 10000.0, cosines.data(), sines.data());
+  make_rope_tables(67, 24, {.theta = 10000.0}, cosines.data(), sines.data());
   const TensorView x = output(query);
   rope(stream_, {.batch = 1,
                  .seq = 67,

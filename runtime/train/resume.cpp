@@ -12,17 +12,17 @@
 #include "checkpoint/model_check.h"
 #include "runtime/base/error.h"
 #include "runtime/config/load.h"
+#include "runtime/train/saved_job.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kLossTolerance = 1e-3;  // relative, between machines that round differently
 
-JobConfig saved_config(const Manifest& manifest, const std::string& folder) {
-  ConfigResult result = check_config_text(manifest.training.config, folder);
-  if (!result.problems.empty())
-    throw CheckpointError(fmt::format("{}: its config does not load: {}", folder, result.problems.front().line_text()));
-  return std::move(result.config);
+void refuse_weights_alone(const Manifest& manifest, const std::string& folder, const std::string& run) {
+  if (!manifest.weights_only) return;
+  throw CheckpointError(fmt::format("{}: holds weights alone, which no run can go on from", folder),
+                        fmt::format("checkpoint.init_from: {}, in a run directory of its own", run));
 }
 
 bool is_allowed(const ResumeRequest& request, std::string_view key) {
@@ -116,10 +116,11 @@ void compare_with_job(ResumedRun& run, const ResumeRequest& request, const Manif
   const RunFacts& facts = request.facts;
   run.folder = folder;
   run.manifest = manifest;
+  refuse_weights_alone(manifest, folder, parent_directory(parent_directory(folder)));
   run.at = progress_of(manifest.training);
   run.other_batches = false;
   run.data_notes.clear();
-  run.changes = changed_keys(saved_config(manifest, folder), resolved_config(facts.config, facts.numerics.lanes));
+  run.changes = changed_keys(saved_job(manifest, folder), resolved_config(facts.config, facts.numerics.lanes));
   std::erase_if(run.changes, [](const KeyChange& change) { return change.key == "checkpoint.resume"; });
   refuse_changes(run, request);
   check_model(manifest, folder, expected_model(run, request), expected_tensors(model.model()), ExtraTensors::kRefuse);
@@ -150,7 +151,8 @@ std::optional<StoredChoices> stored_choices(const std::string& run_directory, co
                                                 : resolve_checkpoint(*files, resume);
     if (folder.empty()) return std::nullopt;
     const Manifest manifest = read_manifest(*files, folder);
-    StoredChoices choices{.lanes = saved_config(manifest, folder).reproducibility.lanes.value_or(1)};
+    if (manifest.weights_only) return std::nullopt;
+    StoredChoices choices{.lanes = saved_job(manifest, folder).reproducibility.lanes.value_or(1)};
     for (const auto& [name, value] : manifest.training.numerics)
       if (name == "instruction_set") choices.instruction_set = value;
     return choices;

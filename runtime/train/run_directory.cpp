@@ -33,6 +33,11 @@ bool holds_a_run(const fs::path& folder) {
   return has(".nonce") || (has("config.yaml") && (has("plan.json") || has("metrics.jsonl")));
 }
 
+// What `tessera checkpoint import` makes: no run has been there.
+bool holds_an_import(const fs::path& folder) {
+  return fs::exists(folder / "config.yaml") && fs::exists(folder / "checkpoints" / "step-00000000");
+}
+
 }  // namespace
 
 std::string RunDirectory::log(int world_rank) const {
@@ -58,6 +63,9 @@ std::vector<fs::path> RunDirectory::files_of_an_earlier_run() const {
   bool ours = holds_a_run(path_);
   for (int k = 1; !ours && fs::exists(attempt(k)); ++k) ours = holds_a_run(attempt(k));
   if (!stranger.empty() && !ours) {
+    if (holds_an_import(path_))
+      throw ConfigError(fmt::format("run directory {}: holds an import, which stays as it is", path_),
+                        fmt::format("checkpoint.init_from: {}, and another --run-dir", path_));
     throw ConfigError(fmt::format("run directory {}: holds {}, which is not a run's", path_, stranger),
                       "choose a directory that is empty or holds a run");
   }

@@ -36,6 +36,15 @@ Fields model_fields(const ModelConfig& model) {
                    {"bias", flag(model.bias)},
                    {"tie_word_embeddings", flag(model.tie_word_embeddings)}};
   if (model.positions == "rope") fields.emplace_back("rope_theta", number(model.rope_theta));
+  if (model.positions == "rope" && model.rope_scaling != "none") {
+    fields.emplace_back("rope_scaling", model.rope_scaling);
+    fields.emplace_back("rope_factor", number(model.rope_factor));
+  }
+  if (model.positions == "rope" && model.rope_scaling == "llama3") {
+    fields.emplace_back("rope_low_freq_factor", number(model.rope_low_freq_factor));
+    fields.emplace_back("rope_high_freq_factor", number(model.rope_high_freq_factor));
+    fields.emplace_back("rope_original_seq_len", number(model.rope_original_seq_len));
+  }
   return fields;
 }
 

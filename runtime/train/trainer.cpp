@@ -25,6 +25,7 @@
 #include "runtime/train/chaos_files.h"
 #include "runtime/train/checkpointing.h"
 #include "runtime/train/executor.h"
+#include "runtime/train/init_from.h"
 #include "runtime/train/numerics.h"
 #include "runtime/train/plan.h"
 #include "runtime/train/plan_proof.h"
@@ -250,6 +251,10 @@ class Trainer {
                        .take_data = [this](std::vector<DataPart> parts) { open_batches(std::move(parts)); },
                        .is_finished = [this](const Progress& at) { return is_finished(at); }},
                       *model_, *optimizer_, compute_.view());
+    if (!resumed_ && !config_.checkpoint.init_from.empty()) {
+      init_notes_ = init_from(*files_, *exchange_, config_, *model_, compute_.view(),
+                              [this](const std::function<void()>& phase) { agreed(phase); });
+    }
     if (!resumed_ || resumed_->finished) return;
     at_ = resumed_->at;
     if (!resumed_->changes_any({"schedule."})) schedule_.decay_steps = resumed_->manifest.training.schedule.decay_steps;
@@ -441,6 +446,7 @@ class Trainer {
     reporter_->print(plan_.header(context_, data_note_, num_steps_));
     if (chaos_ != nullptr) say(chaos_->announcement());
     if (resumed_) say_resumed();
+    say(init_notes_);
     if (attempt_ > 0 && !resumed_)
       reporter_->print(fmt::format("note: files of an earlier run without checkpoints moved to {}/attempts/{}",
                                    directory_.path(), attempt_));
@@ -462,6 +468,9 @@ class Trainer {
         say({found});
     }
     say({resumed_line(*resumed_, context_.mesh)});
+    if (!config_.checkpoint.init_from.empty())
+      say({fmt::format("note: checkpoint.init_from {} is ignored, the run has weights of its own",
+                       config_.checkpoint.init_from)});
   }
 
   // On the terminal (rank 0) and in the log of this rank.
@@ -754,6 +763,7 @@ class Trainer {
   ScheduleConfig schedule_;  // with decay_steps resolved
   Progress at_;
   NumericsRecord numerics_;
+  std::vector<std::string> init_notes_;  // on the weights that a fresh run begins with
   std::string data_note_, data_log_;
   std::uint64_t data_digest_ = 0, initial_digest_ = 0;
   std::optional<StepMetrics> unlogged_;

@@ -44,7 +44,7 @@ TEST(Override, IsRefusedByTheRulesOfTheFile) {
   EXPECT_EQ(problem("=3"), "--set: =3: no key before =, expected key=value");
   EXPECT_EQ(problem("data.train[].path=a"), "--set: data.train[].path: unknown key");
   EXPECT_EQ(problem("data.train=[a"), "--set: data.train: not valid YAML: end of sequence flow not found");
-  EXPECT_EQ(problem("checkpoint.init_from=a"), "--set: checkpoint.init_from: not available yet");
+  EXPECT_EQ(problem("reproducibility.deterministic=true"), "--set: reproducibility.deterministic: not available yet");
   EXPECT_EQ(problem("schedule.warmup_steps=11"), "--set: schedule.warmup_steps: 11 is more than run.steps 10");
 }
 

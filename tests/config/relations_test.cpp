@@ -44,6 +44,26 @@ TEST(Relations, OfSizesWhoseProductNoMachineHolds) {
   EXPECT_EQ(problems_of(long_batch), Lines{}) << "large, and within 64 bits";
 }
 
+TEST(Relations, OfStretchedRotations) {
+  const auto problem = [](const std::string& keys) {
+    const Lines lines = problems_of(model_t_with("vocab_size: 64", "vocab_size: 64\n  " + keys));
+    return lines.empty() ? "" : lines[0];
+  };
+  EXPECT_EQ(problem("positions: rope\n  rope_scaling: linear\n  rope_factor: 2"), "");
+  EXPECT_EQ(problem("positions: rope\n  rope_scaling: llama3\n  rope_factor: 8"), "");
+  EXPECT_EQ(problem("positions: rope\n  rope_scaling: linear"),
+            "job.yaml:10: model.rope_scaling: linear with rope_factor 1 stretches nothing; hint: model.rope_factor: a "
+            "number above 1");
+  EXPECT_EQ(problem("positions: rope\n  rope_scaling: llama3\n  rope_factor: 8\n  rope_high_freq_factor: 1"),
+            "job.yaml:12: model.rope_high_freq_factor: 1 is not above rope_low_freq_factor 1");
+  EXPECT_EQ(problem("positions: rope\n  rope_factor: 2"),
+            "job.yaml:10: model.rope_factor: has no effect with model.rope_scaling none; hint: model.rope_scaling: "
+            "linear or llama3");
+  EXPECT_EQ(problem("rope_scaling: linear"),
+            "job.yaml:9: model.rope_scaling: has no effect with model.positions learned; hint: model.positions: rope");
+  EXPECT_EQ(problem("positions: rope\n  rope_scaling: {factor: 8}").substr(0, 31), "job.yaml:10: model.rope_scaling");
+}
+
 TEST(Relations, OfTheTracedSteps) {
   const auto problem = [](const std::string& steps) {
     const Lines lines = problems_of(model_t_and("trace: {steps: " + steps + "}\n"));

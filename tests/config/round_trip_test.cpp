@@ -58,7 +58,9 @@ TEST(RoundTrip, KeepsEveryAvailableKey) {
       "mesh: {dp: 2, pp: 1, tp: 1, placement: canonical, topology: \"numa:2 core:4 pu:1\"}\n"
       "model: {num_layers: 2, num_heads: 4, num_kv_heads: 2, head_dim: 10, hidden_size: 33, intermediate_size: 77, "
       "seq_len: 16, vocab_size: 67,\n"
-      "        norm: rmsnorm, norm_eps: 1e-6, activation: geglu, positions: rope, rope_theta: 500000, bias: false, "
+      "        norm: rmsnorm, norm_eps: 1e-6, activation: geglu, positions: rope, rope_theta: 500000, rope_scaling: "
+      "llama3, "
+      "rope_factor: 8, rope_low_freq_factor: 0.5, rope_high_freq_factor: 3, rope_original_seq_len: 12, bias: false, "
       "tie_word_embeddings: false,\n"
       "        dropout: 0, init_std: 0.1}\n"
       "data: {train: [\"*.bin\", {path: \"say \\\"hi\\\"\\\\\\t\", weight: 0.1}], validation: [\"null\", \"1e3\", "
@@ -75,6 +77,7 @@ TEST(RoundTrip, KeepsEveryAvailableKey) {
       "1e-4}, {match: head, frozen: true}]}\n"
       "schedule: {name: cosine, warmup_steps: 2, decay_steps: 7, min_learning_rate: 6e-5}\n"
       "loss: {label_smoothing: 0.1, z_loss: 1e-4, ignore_index: -1}\n"
+      "checkpoint: {every: 5, keep_latest: 2, keep_every: 10, asynchronous: false, resume: runs/a, init_from: b/c}\n"
       "collectives: {backend: shm, timeout_seconds: 12.5}\n"
       "reproducibility: {lanes: 4, tp_splits: 1}\n"
       "device: {kind: cpu, threads: 3, bind: none, memory_limit: 1.5 GiB}\n",

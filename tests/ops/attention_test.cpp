@@ -242,7 +242,7 @@ TEST(Attention, HeadsThatDoNotShareEvenlyAreRefused) {
 
 struct Tables {
   Tables(std::int64_t seq, std::int64_t head_dim) : cosines({seq, head_dim / 2}), sines({seq, head_dim / 2}) {
-    make_rope_tables(seq, head_dim, 10000.0, cosines.data.data(), sines.data.data());
+    make_rope_tables(seq, head_dim, {.theta = 10000.0}, cosines.data.data(), sines.data.data());
   }
   Tensor cosines, sines;
 };

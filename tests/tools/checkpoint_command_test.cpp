@@ -137,5 +137,31 @@ TEST_F(CheckpointCommand, DiffNamesEveryTensorThatDiffersAndExitsWith5) {
   EXPECT_EQ(json["tensors"][0]["elements"], 12);
 }
 
+// A Hugging Face folder, a run, a folder again; and logits of both.
+TEST_F(CheckpointCommand, ImportsAndExportsAndNeverWritesOver) {
+  const std::string source = std::string(TESSERA_SOURCE_DIR) + "/tests/data/huggingface/gpt2";
+  const std::string hf = directory_ / "hf";
+  const Result imported = run({"import", source, a_});
+  EXPECT_EQ(imported.exit_code, 0);
+  EXPECT_TRUE(imported.out.starts_with("imported " + source + ": gpt2, ")) << imported.out;
+  EXPECT_NE(imported.out.find("note: attn_pdrop 0.1: Tessera trains without dropout\n"), std::string::npos);
+  EXPECT_EQ(run({"verify", a_}).exit_code, 0);
+  EXPECT_NE(run({"show", a_}).out.find("weights alone"), std::string::npos);
+  EXPECT_THROW(run({"import", source, a_}), CheckpointError) << "it is there";
+
+  const Result exported = run({"export", a_, hf, "--max-shard-size", "1MB"});
+  EXPECT_EQ(exported.exit_code, 0);
+  EXPECT_TRUE(exported.out.starts_with("exported " + a_ + "/checkpoints/step-00000000: gpt2, ")) << exported.out;
+  EXPECT_THROW(run({"export", a_, hf}), CheckpointError) << "it is there";
+  run({"import", hf, b_});
+  EXPECT_EQ(run({"diff", a_, b_}).out, "equal: the same root hash\n");
+
+  const auto logits = run({"logits", b_, "--tokens", "5,0,60"}).json();
+  EXPECT_EQ(logits.size(), 3U);
+  EXPECT_EQ(logits[2].size(), 61U);
+  EXPECT_EQ(logits, run({"logits", a_, "--tokens", "5,0,60"}).json());
+  EXPECT_THROW(run({"logits", a_, "--tokens", "61"}), ConfigError);
+}
+
 }  // namespace
 }  // namespace tessera

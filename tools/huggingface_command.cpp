@@ -1,0 +1,135 @@
+#include "tools/huggingface_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/catalog.h"
+#include "checkpoint/new_folder.h"
+#include "runtime/base/error.h"
+#include "runtime/base/hash.h"
+#include "runtime/train/huggingface_export.h"
+#include "runtime/train/huggingface_import.h"
+#include "runtime/train/logits.h"
+#include "runtime/train/reporter.h"
+#include "tools/interrupt_guard.h"
+
+namespace tessera {
+namespace {
+
+struct Options {
+  std::string from, to;
+  std::uint64_t max_shard_bytes = kDefaultMaxShardBytes;
+  std::vector<std::int32_t> tokens;
+};
+
+// Runs `fill` on a folder that gets its name at the end; a signal before that leaves nothing behind.
+void make_folder(FileSystem& files, const std::string& path, const std::function<void(const std::string& into)>& fill) {
+  NewFolder folder(files, path);
+  const InterruptGuard guard([&] {
+    // Beside the work, which may have made one more file meanwhile: it makes none in a folder that is gone.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      try {
+        files.remove(folder.temporary());
+      } catch (const CheckpointError&) {
+        continue;
+      }
+    }
+  });
+  fill(folder.temporary());
+  folder.commit();
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  return names.empty() ? "none found" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
+
+void run_import(const Options& options) {
+  const auto files = make_posix_file_system();
+  ImportedModel imported;
+  make_folder(*files, options.to,
+              [&](const std::string& into) { imported = import_huggingface(*files, options.from, into, options.to); });
+  std::string text = fmt::format("imported {}: {}, {} parameters, root {}\n", options.from, name_of(imported.layout),
+                                 format_count(imported.num_parameters), hex64(imported.root_hash));
+  text += fmt::format("tokenizer: {}\n", list_of(imported.tokenizer_files));
+  for (const std::string& note : imported.notes) text += fmt::format("note: {}\n", note);
+  text += fmt::format("{} | next: set data.train in {}/config.yaml, then tessera train it\n", options.to, options.to);
+  print(text);
+}
+
+void run_export(const Options& options) {
+  const auto files = make_posix_file_system();
+  ExportedModel exported;
+  make_folder(*files, options.to, [&](const std::string& into) {
+    exported = export_huggingface(*files, options.from, into, options.max_shard_bytes);
+  });
+  print(fmt::format(
+      "exported {}: {}, {} of weights in {}\ntokenizer: {}\n{} | next: "
+      "transformers.AutoModelForCausalLM.from_pretrained(\"{}\")\n",
+      exported.checkpoint, name_of(exported.layout), format_bytes(static_cast<std::int64_t>(exported.bytes)),
+      exported.weight_files.size() == 1 ? exported.weight_files.front()
+                                        : fmt::format("{} files", exported.weight_files.size()),
+      list_of(exported.tokenizer_files), options.to, options.to));
+}
+
+void run_logits(const Options& options) {
+  const auto files = make_posix_file_system();
+  const std::vector<float> logits = checkpoint_logits(*files, resolve_checkpoint(*files, options.from), options.tokens);
+  const std::size_t vocabulary = logits.size() / options.tokens.size();
+  std::string text = "[";
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    text += fmt::format("{}{:.9g}{}", i % vocabulary == 0 ? (i == 0 ? "[" : ",\n[") : ", ", logits[i],
+                        i % vocabulary == vocabulary - 1 ? "]" : "");
+  print(text + "]\n");
+}
+
+}  // namespace
+
+void add_huggingface_commands(CLI::App& checkpoint, int& exit_code) {
+  const auto options = std::make_shared<Options>();
+  const auto add = [&](const char* name, const char* text, const char* examples, void (*run)(const Options&)) {
+    CLI::App* command = checkpoint.add_subcommand(name, text);
+    command->footer(examples);
+    command->callback([options, run, &exit_code] {
+      run(*options);
+      exit_code = static_cast<int>(ExitCode::kDone);
+    });
+    return command;
+  };
+  constexpr const char* kCheckpointText = "a checkpoint's folder, or a run: its newest that is complete";
+
+  CLI::App* import = add("import", "make a run directory of a Hugging Face model (GPT-2, Llama; safetensors)",
+                         "tessera checkpoint import ./gpt2 runs/gpt2", run_import);
+  import->add_option("HF_DIR", options->from, "a folder with config.json and model.safetensors")->required();
+  import->add_option("RUN", options->to, "the run directory to make; it must not exist")->required();
+
+  CLI::App* export_ = add("export", "make a Hugging Face folder of a checkpoint, for transformers",
+                          "tessera checkpoint export runs/a ./a-hf\n"
+                          "tessera checkpoint export runs/a/checkpoints/step-00000120 ./a-hf --max-shard-size 500MB",
+                          run_export);
+  export_->add_option("CHECKPOINT", options->from, kCheckpointText)->required();
+  export_->add_option("HF_DIR", options->to, "the folder to make; it must not exist")->required();
+  export_->add_option("--max-shard-size", options->max_shard_bytes, "largest weight file (5GB)")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
+      ->option_text("SIZE");
+
+  // For tools/compare_with_transformers.py.
+  CLI::App* logits = add("logits", "print the logits of each token of a text, as JSON",
+                         "tessera checkpoint logits runs/a --tokens 1,2,3", run_logits);
+  logits->group("");
+  logits->add_option("CHECKPOINT", options->from, kCheckpointText)->required();
+  logits->add_option("--tokens", options->tokens, "ids, at most seq_len of them")->required()->delimiter(',');
+}
+
+}  // namespace tessera
