@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "runtime/base/error.h"
 
@@ -113,6 +110,11 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   check_policy("--map-by", request.map_by, kMapOnly);
   check_policy("--bind-to", request.bind_to, kBindOnly);
   check_policy("--rank-by", request.rank_by, kRankOnly);
+  if (const auto named = static_cast<int>(facts.hosts.size()); named > 0 && request.num_nodes > named) {
+    throw ConfigError(fmt::format("launch: --nnodes {}, and {} names {} host{}", request.num_nodes,
+                                  request.hostfile.empty() ? "--host" : request.hostfile, named,
+                                  named == 1 ? "" : "s"));
+  }
   const bool newer = facts.mpirun.major > kOldestMajor;
   LaunchLine line;
   line.num_ranks = ranks_of(request, facts);
@@ -130,7 +132,8 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
 
   // With hosts of unknown size mpirun decides by itself what is too much.
   const bool one_host = request.hostfile.empty() && request.host.empty() && request.num_nodes == 1;
-  const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : facts.num_slots;
+  line.one_host = one_host;
+  const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : count_slots(facts.hosts);
   const std::int64_t most = one_host ? std::min(kMostRanks, kMostRanksPerCore * facts.num_cores) : kMostRanks;
   if (line.num_ranks > most) {
     throw ConfigError(fmt::format(
@@ -160,39 +163,6 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   add({request.program, "train", request.config});
   line.arguments.insert(line.arguments.end(), request.arguments.begin(), request.arguments.end());
   return line;
-}
-
-std::optional<int> count_slots(const std::string& hostfile) {
-  std::ifstream file(hostfile);
-  if (!file) throw ConfigError(fmt::format("launch: --hostfile {}: cannot be read", hostfile));
-  std::int64_t slots = 0;
-  int hosts = 0, number = 0;
-  bool known = true;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    std::istringstream words(text.substr(0, text.find('#')));
-    std::string host;
-    if (!(words >> host)) continue;
-    ++hosts;
-    bool said = false;
-    for (std::string word; words >> word;) {
-      if (!word.starts_with("slots=")) continue;
-      std::int64_t here = 0;
-      const char* end = word.data() + word.size();
-      const auto parsed = std::from_chars(word.data() + 6, end, here);
-      if (parsed.ec != std::errc{} || parsed.ptr != end || here < 0 || here > kMostRanks) {
-        throw ConfigError(fmt::format("launch: --hostfile {}:{}: found {}, expected slots= and a number from 0 to {}",
-                                      hostfile, number, word, kMostRanks));
-      }
-      slots = std::min(slots + here, kMostRanks);
-      said = true;
-    }
-    known = known && said;
-  }
-  if (hosts == 0)
-    throw ConfigError(fmt::format("launch: --hostfile {}: names no host", hostfile),
-                      "one host a line, \"name slots=8\"");
-  return known ? std::optional<int>(static_cast<int>(slots)) : std::nullopt;
 }
 
 bool mapping_in_environment() {

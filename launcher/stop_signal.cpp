@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "parallel/collective_log.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -19,7 +20,8 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> first_signal{0};
 std::atomic<int> num_sigterm{0};
 std::atomic<int> watcher{-1};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<CollectiveLog*> log_to_mark{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<CollectiveLog*>::is_always_lock_free);
 
 extern "C" void note_signal(int signal) {
   if (signal == SIGTERM) {
@@ -34,7 +36,7 @@ extern "C" void note_signal(int signal) {
   }
   int none = 0;
   if (first_signal.compare_exchange_strong(none, signal)) return;
-  if (signal == SIGINT || signal == SIGTERM) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
+  if (signal == SIGINT || signal == SIGTERM) end_unsaved();
 }
 
 }  // namespace
@@ -73,6 +75,16 @@ int num_sigterms() {
 void stop_on_sigterm() {
   int none = 0;
   first_signal.compare_exchange_strong(none, SIGTERM);
+}
+
+void mark_on_unsaved_end(CollectiveLog* log) {
+  log_to_mark.store(log);
+}
+
+void end_unsaved() {
+  constexpr int kCode = static_cast<int>(ExitCode::kStoppedUnsaved);
+  if (CollectiveLog* log = log_to_mark.load(); log != nullptr) log->mark_ended(kCode);
+  ::_exit(kCode);
 }
 
 const char* signal_name(int signal) {
