@@ -72,14 +72,16 @@ bool is_ours(int code) {
   return std::any_of(kCodes.begin(), kCodes.end(), [code](ExitCode known) { return static_cast<int>(known) == code; });
 }
 
-// What --quiet keeps mpirun from saying.
-void explain(int code, const LaunchLine& line, AttemptEnd& end) {
+// What --quiet keeps mpirun from saying. killed: a signal ended mpirun itself.
+void explain(int code, bool killed, const LaunchLine& line, AttemptEnd& end) {
   constexpr std::array kDeaths = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGPIPE};
   const int signal = code - 128;
   if (code == kCommandNotRun) {
     end.ran = false;
     end.why = "mpirun could not be run";
     end.hint = "install openmpi-bin";
+  } else if (killed) {
+    end.why = fmt::format("mpirun was ended by signal {} ({})", signal, ::strsignal(signal));
   } else if (std::find(kDeaths.begin(), kDeaths.end(), signal) != kDeaths.end()) {
     end.why = fmt::format("a rank was lost to signal {} ({})", signal, ::strsignal(signal));
   } else {
@@ -114,7 +116,7 @@ class Attempt {
       end.code = static_cast<int>(ExitCode::kStoppedUnsaved);
     } else {
       end.code = job_exit_code(code, stopping_);
-      if (!stopping_ && !is_ours(code)) explain(code, line_, end);
+      if (!stopping_ && !is_ours(code)) explain(code, WIFSIGNALED(status), line_, end);
     }
     return end;
   }
