@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -19,6 +18,7 @@
 
 #include "launcher/local_processes.h"
 #include "launcher/stop_signal.h"
+#include "launcher/terminal.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -90,9 +90,8 @@ void explain(int code, bool killed, const LaunchLine& line, AttemptEnd& end) {
   }
 }
 
-void say(const std::string& text) {
-  std::fputs((text + "\n").c_str(), stderr);
-  std::fflush(stderr);
+void say(const std::string& line) {
+  write_to_terminal(line + "\n");
 }
 
 class Attempt {

@@ -41,7 +41,17 @@ void check_policy(const char* option, const std::string& policy, const std::arra
                     fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
+int nodes_of(const LaunchRequest& request, const LaunchFacts& facts) {
+  const auto named = static_cast<int>(facts.hosts.size());
+  if (named == 0 || request.num_nodes <= named) return request.num_nodes;
+  if (request.min_nodes.value_or(request.num_nodes) <= named) return named;
+  throw ConfigError(fmt::format("launch: --nnodes {}{}, and {} names {} host{}",
+                                request.min_nodes ? fmt::format("{}:", *request.min_nodes) : "", request.num_nodes,
+                                request.hostfile.empty() ? "--host" : request.hostfile, named, named == 1 ? "" : "s"));
+}
+
 int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
+  const int num_nodes = nodes_of(request, facts);
   const bool per_node = request.ranks_per_node.has_value() || request.rank_per_core;
   if (request.num_ranks && per_node) {
     throw ConfigError("launch: -n and --nproc-per-node both say how many ranks", "one of them");
@@ -53,10 +63,10 @@ int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
   }
   if (request.num_ranks) return *request.num_ranks;
   const int per_host = request.rank_per_core ? facts.num_cores : request.ranks_per_node.value_or(1);
-  const std::int64_t ranks = std::int64_t{per_host} * request.num_nodes;
+  const std::int64_t ranks = std::int64_t{per_host} * num_nodes;
   if (ranks > kMostRanks) {
     throw ConfigError(fmt::format("launch: {} ranks on each of {} hosts are {}, expected at most {}", per_host,
-                                  request.num_nodes, ranks, kMostRanks));
+                                  num_nodes, ranks, kMostRanks));
   }
   return static_cast<int>(ranks);
 }
@@ -110,14 +120,10 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   check_policy("--map-by", request.map_by, kMapOnly);
   check_policy("--bind-to", request.bind_to, kBindOnly);
   check_policy("--rank-by", request.rank_by, kRankOnly);
-  if (const auto named = static_cast<int>(facts.hosts.size()); named > 0 && request.num_nodes > named) {
-    throw ConfigError(fmt::format("launch: --nnodes {}, and {} names {} host{}", request.num_nodes,
-                                  request.hostfile.empty() ? "--host" : request.hostfile, named,
-                                  named == 1 ? "" : "s"));
-  }
   const bool newer = facts.mpirun.major > kOldestMajor;
   LaunchLine line;
   line.num_ranks = ranks_of(request, facts);
+  const int num_nodes = nodes_of(request, facts);
   if (facts.is_root) {
     line.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
     if (newer) {
@@ -131,7 +137,7 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   if (!request.host.empty()) add({"--host", request.host});
 
   // With hosts of unknown size mpirun decides by itself what is too much.
-  const bool one_host = request.hostfile.empty() && request.host.empty() && request.num_nodes == 1;
+  const bool one_host = request.hostfile.empty() && request.host.empty() && num_nodes == 1;
   line.one_host = one_host;
   const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : count_slots(facts.hosts);
   const std::int64_t most = one_host ? std::min(kMostRanks, kMostRanksPerCore * facts.num_cores) : kMostRanks;
@@ -147,8 +153,7 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   }
 
   std::string mapping = request.map_by;
-  if (mapping.empty() && request.num_nodes > 1)
-    mapping = fmt::format("ppr:{}:node", line.num_ranks / request.num_nodes);
+  if (mapping.empty() && num_nodes > 1) mapping = fmt::format("ppr:{}:node", line.num_ranks / num_nodes);
   if (newer && oversubscribed) mapping += ":OVERSUBSCRIBE";
   if (!mapping.empty()) add({"--map-by", mapping});
   if (!request.rank_by.empty()) add({"--rank-by", request.rank_by});

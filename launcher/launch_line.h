@@ -27,6 +27,7 @@ struct LaunchRequest {
   std::optional<int> ranks_per_node;  // --nproc-per-node N
   bool rank_per_core = false;         // --nproc-per-node auto
   int num_nodes = 1;                  // --nnodes
+  std::optional<int> min_nodes;       // --nnodes MIN:MAX: fewer will do, where no more are named, or left
   std::string hostfile;
   // The user's own mapping, passed on as it is.
   std::string host, map_by, bind_to, rank_by;

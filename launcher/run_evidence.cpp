@@ -8,7 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <exception>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "checkpoint/catalog.h"
 #include "checkpoint/file_system.h"
@@ -19,6 +21,8 @@
 
 namespace tessera {
 namespace {
+
+namespace fs = std::filesystem;
 
 // How the errors of runtime/train/program_check begin.
 constexpr std::string_view kProgramCheck = "program check on ";
@@ -67,6 +71,13 @@ std::string newest_checkpoint(const std::string& run_directory) {
   } catch (const std::exception&) {
     return "";
   }
+}
+
+bool is_empty_run(const std::string& run_directory) {
+  std::error_code code;
+  for (fs::directory_iterator entry(run_directory, code), end; !code && entry != end; entry.increment(code))
+    if (entry->path().filename() != ".lock") return false;
+  return true;
 }
 
 std::optional<std::string> run_owner(const std::string& run_directory) {

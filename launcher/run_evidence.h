@@ -20,6 +20,9 @@ LoggedEnd logged_end(const std::string& run_directory);
 // The newest complete checkpoint's folder ("step-00000057"); "": none.
 std::string newest_checkpoint(const std::string& run_directory);
 
+// Whether nothing is there that a start has left, a lock's file apart.
+bool is_empty_run(const std::string& run_directory);
+
 // Who holds the lock of the run directory ("process 12 on hosta, since …"); nothing where nobody does.
 std::optional<std::string> run_owner(const std::string& run_directory);
 

@@ -23,9 +23,16 @@ std::atomic<int> watcher{-1};
 std::atomic<CollectiveLog*> log_to_mark{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<CollectiveLog*>::is_always_lock_free);
 
+void mark_log() {
+  if (CollectiveLog* log = log_to_mark.load(); log != nullptr)
+    log->mark_ended(static_cast<int>(ExitCode::kStoppedUnsaved));
+}
+
 extern "C" void note_signal(int signal) {
   if (signal == SIGTERM) {
     num_sigterm.fetch_add(1);
+    // Whoever sends it after a request to stop is about to end this process, perhaps before the watcher does.
+    if (first_signal.load() != 0) mark_log();
     if (const int descriptor = watcher.load(); descriptor >= 0) {
       const int error = errno;
       const std::uint64_t one = 1;
@@ -82,9 +89,8 @@ void mark_on_unsaved_end(CollectiveLog* log) {
 }
 
 void end_unsaved() {
-  constexpr int kCode = static_cast<int>(ExitCode::kStoppedUnsaved);
-  if (CollectiveLog* log = log_to_mark.load(); log != nullptr) log->mark_ended(kCode);
-  ::_exit(kCode);
+  mark_log();
+  ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
 }
 
 const char* signal_name(int signal) {

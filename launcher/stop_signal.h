@@ -25,7 +25,7 @@ void watch_sigterm(int descriptor);
 int num_sigterms();
 void stop_on_sigterm();
 
-// The log that says so where this process ends unsaved; nullptr before it goes.
+// The log that says so where this process ends unsaved, or is about to be ended after a request; nullptr before it goes.
 void mark_on_unsaved_end(CollectiveLog* log);
 // Ends the process with 130, at once. Safe in a signal handler.
 [[noreturn]] void end_unsaved();

@@ -1,11 +1,9 @@
 #include "launcher/supervisor.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <iterator>
 #include <memory>
 
 #include "launcher/attempt.h"
@@ -16,6 +14,7 @@
 #include "launcher/run_evidence.h"
 #include "launcher/signal_queue.h"
 #include "launcher/stop_signal.h"
+#include "launcher/terminal.h"
 #include "runtime/base/error.h"
 #include "runtime/train/resume.h"
 
@@ -31,18 +30,8 @@ constexpr seconds kProbe{10};
 // What a rank on a host that was cut off takes to end, over its own time-out: it then gives the run directory back.
 constexpr seconds kOwnerGrace{60};
 
-void write_all(int descriptor, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
-    if (written <= 0) return;
-    done += static_cast<std::size_t>(written);
-  }
-}
-
-// Whole lines in one write: mpirun writes to the same terminal.
-void say(const std::string& text) {
-  std::fflush(stdout);
-  write_all(STDERR_FILENO, text + "\n");
+void say(const std::string& line) {
+  write_to_terminal(line + "\n");
 }
 
 std::string with_hint(const AttemptEnd& end) {
@@ -52,22 +41,23 @@ std::string with_hint(const AttemptEnd& end) {
 class Supervisor {
  public:
   explicit Supervisor(const Supervision& job)
-      : job_(job), request_(job.request), resume_(job.resume), num_ranks_(compose().num_ranks) {
+      : job_(job),
+        request_(job.request),
+        resume_(job.resume),
+        began_empty_(is_empty_run(job.run_directory)),
+        num_ranks_(compose().num_ranks) {
     if (!job.tee.empty() && !job.run_directory.empty()) {
-      follower_ = std::make_unique<LogFollower>(job.run_directory, job.tee,
-                                                [](const std::string& lines) { write_all(STDERR_FILENO, lines); });
+      follower_ = std::make_unique<LogFollower>(job.run_directory, job.tee, write_to_terminal);
     }
   }
 
   int run() {
     for (int attempt = 1;; ++attempt) {
-      const std::uint64_t logs_before = start_of_logs(job_.run_directory);
       const std::string saved_before = saved();
+      const std::uint64_t logs_before = supervised() ? start_of_logs(job_.run_directory) : 0;
       const AttemptEnd end = run_attempt(compose(), signals_, [this] { show(); });
       if (follower_) follower_->finish();
-      const bool logged = end.code == static_cast<int>(ExitCode::kCollective) && !job_.run_directory.empty() &&
-                          start_of_logs(job_.run_directory) != logs_before;
-      const LoggedEnd logs = logged ? logged_end(job_.run_directory) : LoggedEnd{};
+      const LoggedEnd logs = read_logs(end, logs_before);
       const bool again = end.ran && !end.stop_requested && may_start_again(end.code, logs.mismatch);
       if (!again || attempt > job_.max_restarts) return last_words(attempt, end, logs, again);
       without_progress_ = saved() == saved_before ? without_progress_ + 1 : 0;
@@ -76,13 +66,14 @@ class Supervisor {
   }
 
  private:
+  bool supervised() const { return job_.max_restarts > 0 && !job_.run_directory.empty(); }
   LaunchLine compose() const { return compose_launch(request_, facts()); }
   LaunchFacts facts() const {
     LaunchFacts facts = job_.facts;
     if (!left_.empty()) facts.hosts = left_;
     return facts;
   }
-  std::string saved() const { return job_.run_directory.empty() ? "" : newest_checkpoint(job_.run_directory); }
+  std::string saved() const { return supervised() ? newest_checkpoint(job_.run_directory) : ""; }
   void show() {
     if (follower_) follower_->poll();
   }
@@ -92,10 +83,21 @@ class Supervisor {
     return end.why.empty() ? meaning_of(end.code) : end.why;
   }
 
+  // logs_before: of the start before; an attempt that ended early has left none of its own.
+  LoggedEnd read_logs(const AttemptEnd& end, std::uint64_t logs_before) const {
+    if (!supervised() || end.code != static_cast<int>(ExitCode::kCollective)) return {};
+    return start_of_logs(job_.run_directory) == logs_before ? LoggedEnd{} : logged_end(job_.run_directory);
+  }
+
+  std::string head(int attempt, const std::string& why, int code) const {
+    return fmt::format("launch: attempt {} of {} ended: {} (exit code {})", attempt, job_.max_restarts + 1, why, code);
+  }
+
   int last_words(int attempt, const AttemptEnd& end, const LoggedEnd& logs, bool again) const {
-    if (attempt > 1 && end.code != static_cast<int>(ExitCode::kDone) && !end.stop_requested) {
-      say(fmt::format("launch: attempt {} of {} ended: {} (exit code {}){}", attempt, job_.max_restarts + 1,
-                      why(end, logs), end.code, again ? "" : "; it is not started again after that"));
+    const bool in_order = end.code == static_cast<int>(ExitCode::kDone) || end.stop_requested;
+    if (job_.max_restarts > 0 && !in_order) {
+      say(head(attempt, why(end, logs), end.code) + (again ? "" : "; it is not started again after that") +
+          (end.hint.empty() ? "" : "; hint: " + end.hint));
     } else if (!end.why.empty() && !end.said) {
       say("launch: " + with_hint(end));
     }
@@ -104,22 +106,23 @@ class Supervisor {
 
   // False: there is no next attempt, and end_code_ says how it ends.
   bool prepare_next(int attempt, const std::string& why, int code) {
-    const std::string head =
-        fmt::format("launch: attempt {} of {} ended: {} (exit code {})", attempt, job_.max_restarts + 1, why, code);
     const std::string from = saved();
     end_code_ = code;
-    if (from.empty() && resume_ != "auto" && resume_ != "never") {
-      say(
-          fmt::format("{}; not starting again: {} has no checkpoint of its own yet, and --resume {} wants an empty "
-                      "run directory; hint: another --run-dir",
-                      head, job_.run_directory, resume_));
-      return false;
+    // Another run's directory that the user did not want to go on with stays refused, and one that is still empty takes the same words again.
+    if (resume_ != "auto" && began_empty_ && !is_empty_run(job_.run_directory)) {
+      if (from.empty() && resume_ != "never") {
+        say(
+            fmt::format("{}; not starting again: {} has no checkpoint of its own yet, and --resume {} wants an empty "
+                        "run directory; hint: another --run-dir",
+                        head(attempt, why, code), job_.run_directory, resume_));
+        return false;
+      }
+      resume_with_auto();
     }
-    if (resume_ != "auto") resume_with_auto();
     const seconds pause = pause_before_next(without_progress_);
-    say(fmt::format("{}; starting again {}{}", head,
-                    from.empty() ? "from the beginning, no checkpoint is complete" : "from " + from,
-                    pause.count() > 0 ? fmt::format(" in {} s", pause.count()) : ""));
+    say(fmt::format("{}; starting again{} from {}", head(attempt, why, code),
+                    pause.count() > 0 ? fmt::format(" in {} s", pause.count()) : "",
+                    from.empty() ? "the beginning: no checkpoint is complete" : from));
     return wait_while([] { return true; }, pause) && wait_for_the_directory() && choose_hosts();
   }
 
@@ -151,7 +154,7 @@ class Supervisor {
 
   // A rank that lives on on a host that was cut off ends by its own time-out. Whoever still owns the directory then is named by the ranks.
   bool wait_for_the_directory() {
-    const auto owner = run_owner(job_.run_directory);
+    const auto owner = job_.run_directory.empty() ? std::nullopt : run_owner(job_.run_directory);
     if (!owner) return !interrupted_;
     const double own = job_.job ? job_.job->collectives.timeout_seconds * 1.25 : 0;
     say(fmt::format("launch: {} is still held by {}; waiting for it to end", job_.run_directory, *owner));
@@ -202,13 +205,16 @@ class Supervisor {
     JobConfig config = *job_.job;
     adopt_lanes(config, stored_choices(job_.run_directory, "auto"));
     const FewerRanks fewer = fit_ranks(config, left, num_ranks_);
+    const int least = job_.request.min_nodes.value_or(1);
     const bool own_user = std::ranges::any_of(left, [](const Host& host) { return !host.user.empty(); });
-    if (fewer.num_ranks == 0 || own_user) {
+    if (fewer.num_ranks == 0 || own_user || std::ssize(fewer.hosts) < least) {
       end_code_ = static_cast<int>(ExitCode::kCollective);
       say(fmt::format("{}, and the job cannot go on without: {}", head,
-                      left.empty() ? "no other host is named"
-                      : own_user   ? "hosts with a user name of their own are only taken all together"
-                                   : fewer.why_not));
+                      left.empty()           ? "no other host is named"
+                      : own_user             ? "hosts with a user name of their own are only taken all together"
+                      : fewer.num_ranks == 0 ? fewer.why_not
+                                             : fmt::format("--nnodes {}:{} wants more than {}", least,
+                                                           job_.request.num_nodes, host_names(fewer.hosts))));
       return false;
     }
     say(fmt::format("{}; going on with {} of {} ranks on {}", head, fewer.num_ranks, num_ranks_,
@@ -230,6 +236,7 @@ class Supervisor {
   const Supervision& job_;
   LaunchRequest request_;  // of the next attempt
   std::string resume_;
+  bool began_empty_;        // before the first attempt
   std::vector<Host> left_;  // that the next attempt runs on, where some are gone
   SignalQueue signals_;
   int num_ranks_;  // of the first attempt

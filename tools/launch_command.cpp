@@ -9,7 +9,9 @@
 #include <charconv>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "launcher/cpuset.h"
 #include "launcher/hostfile.h"
@@ -29,6 +31,7 @@ namespace {
 struct LaunchOptions {
   int num_ranks = 0;           // 0: not given
   std::string ranks_per_node;  // a number or auto
+  std::string num_nodes;       // K or MIN:K
   LaunchRequest request;
   TrainOptions train;
   bool dry_run = false;
@@ -42,21 +45,39 @@ std::string this_program() {
   return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "tessera";
 }
 
+// A whole number of at least 1.
+std::optional<int> parse_count(std::string_view text) {
+  int value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size();
+  return whole && value >= 1 ? std::optional(value) : std::nullopt;
+}
+
+void parse_nodes(const std::string& text, LaunchRequest& request) {
+  const auto colon = text.find(':');
+  const auto most = parse_count(std::string_view(text).substr(colon == std::string::npos ? 0 : colon + 1));
+  const auto least =
+      colon == std::string::npos ? std::optional(1) : parse_count(std::string_view(text).substr(0, colon));
+  if (!most || !least || *least > *most)
+    throw ConfigError(fmt::format("launch: --nnodes '{}' is neither a number of hosts, at least 1, nor MIN:MAX", text));
+  request.num_nodes = *most;
+  if (colon != std::string::npos) request.min_nodes = least;
+}
+
 LaunchRequest make_request(const LaunchOptions& options) {
   LaunchRequest request = options.request;
   if (options.num_ranks > 0) request.num_ranks = options.num_ranks;
   if (options.ranks_per_node == "auto") {
     request.rank_per_core = true;
   } else if (!options.ranks_per_node.empty()) {
-    int value = 0;
-    const char* end = options.ranks_per_node.data() + options.ranks_per_node.size();
-    const auto parsed = std::from_chars(options.ranks_per_node.data(), end, value);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || value < 1) {
+    const auto value = parse_count(options.ranks_per_node);
+    if (!value) {
       throw ConfigError(fmt::format("launch: --nproc-per-node '{}' is neither a number of ranks, at least 1, nor auto",
                                     options.ranks_per_node));
     }
     request.ranks_per_node = value;
   }
+  if (!options.num_nodes.empty()) parse_nodes(options.num_nodes, request);
   request.program = this_program();
   request.config = options.train.config;
   for (const std::string& entry : options.train.overrides)
@@ -143,7 +164,7 @@ void add_launch_command(CLI::App& app, int& exit_code) {
       ->check(CLI::PositiveNumber);
   command->add_option("--nproc-per-node", options->ranks_per_node, "ranks per host; auto: one per core")
       ->option_text("N|auto");
-  command->add_option("--nnodes", options->request.num_nodes, "hosts")->option_text("K")->check(CLI::PositiveNumber);
+  command->add_option("--nnodes", options->num_nodes, "hosts; MIN:MAX: fewer will do")->option_text("K");
   command->add_option("--hostfile", options->request.hostfile, "hosts, one a line")->option_text("FILE");
   command->add_option("--host", options->request.host, "hosts, e.g. a:8,b:8; passed to mpirun")->option_text("LIST");
   command->add_option("--map-by", options->request.map_by, "your mapping; also --rank-by, --bind-to")

@@ -194,6 +194,16 @@ TEST(Launch, CompletesTheOptionsThatItsHelpHasNoLineFor) {
   EXPECT_EQ(tessera("launch --dry-run --bind-to bogus job.yaml").exit_code, 2);
 }
 
+TEST(Launch, RefusesHostsThatAreNoNumberOrRange) {
+  for (const char* nodes : {"0", "x", "2:1", "1:", ":2", "1:2:3", "-1"}) {
+    const CommandResult result =
+        tessera(fmt::format("launch --nproc-per-node 2 --nnodes {} --dry-run job.yaml", nodes));
+    EXPECT_EQ(result.exit_code, 2) << nodes;
+    EXPECT_EQ(result.err,
+              fmt::format("launch: --nnodes '{}' is neither a number of hosts, at least 1, nor MIN:MAX\n", nodes));
+  }
+}
+
 TEST(Launch, RefusesACountThatIsNone) {
   const CommandResult result = tessera("launch --nproc-per-node some job.yaml");
   EXPECT_EQ(result.exit_code, 2);

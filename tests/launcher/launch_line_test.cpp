@@ -164,6 +164,11 @@ TEST(LaunchLine, RefusesMoreHostsThanAreNamed) {
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.line(), "launch: --nnodes 3, and hosts names 2 hosts");
   }
+  request.min_nodes = 3;
+  request.num_nodes = 4;
+  EXPECT_THROW(compose_launch(request, facts), ConfigError);
+  request.min_nodes = 1;  // MIN:MAX takes as many as there are
+  EXPECT_EQ(compose_launch(request, facts).num_ranks, 4);
   request.num_nodes = 1;  // more hosts than are needed are no error
   EXPECT_EQ(compose_launch(request, facts).num_ranks, 2);
 }

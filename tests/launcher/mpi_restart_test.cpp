@@ -57,13 +57,32 @@ TEST_F(MpiRestart, WithoutACheckpointItBeginsAgainSayingSo) {
       "-n 2 --max-restarts 1 job.yaml --run-dir r --resume never --set 'chaos=[{rank: 0, step: 20, fault: throw}]'");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(count(result.err,
-                  "launch: attempt 1 of 2 ended: an internal error (exit code 70); starting again from the "
-                  "beginning, no checkpoint is complete in 1 s\n"),
+                  "launch: attempt 1 of 2 ended: an internal error (exit code 70); starting again in 1 s from the "
+                  "beginning: no checkpoint is complete\n"),
             1)
       << result.err;
   EXPECT_EQ(count(result.out, "note: files of an earlier run without checkpoints moved to r/attempts/1"), 1)
       << result.out;
   EXPECT_EQ(last_hash("r"), undisturbed());
+}
+
+// What --resume names is where the first attempt begins; the next must neither go on with a run that the user did not mean nor train from nothing.
+TEST_F(MpiRestart, AResumeFromElsewhereIsNotRepeatedBeforeItHasSavedAnything) {
+  write_job(60, 7);
+  ASSERT_EQ(launch("-n 2 job.yaml --run-dir first --set run.steps=14 --set run.hash_every=0").exit_code, 0);
+  const std::string line =
+      "-n 2 --max-restarts 2 job.yaml --resume first --allow-change run.hash_every --run-dir {} --set "
+      "'chaos=[{{rank: 1, step: {}, fault: kill}}]'";
+  const CommandResult early = launch(fmt::format(fmt::runtime(line), "early", 16));
+  EXPECT_EQ(early.exit_code, 4);
+  EXPECT_EQ(count(early.err,
+                  "; not starting again: early has no checkpoint of its own yet, and --resume first wants an "
+                  "empty run directory; hint: another --run-dir\n"),
+            1)
+      << early.err;
+  const CommandResult late = launch(fmt::format(fmt::runtime(line), "late", 40));
+  EXPECT_EQ(late.exit_code, 0) << late.err;
+  EXPECT_EQ(last_hash("late"), undisturbed());
 }
 
 TEST_F(MpiRestart, ThereAreNoMoreThanWereAllowed) {
@@ -88,7 +107,7 @@ TEST_F(MpiRestart, WhatTheUserHasToMendIsNotStartedAgain) {
     return result.exit_code;
   };
   EXPECT_EQ(code("--set optimizer.weigth_decay=1", "optimizer.weigth_decay: unknown key"), 2);
-  EXPECT_EQ(code("--set model.vocab_size=3", "vocab_size"), 3);
+  EXPECT_EQ(code("--set model.vocab_size=3", "is outside model.vocab_size 3"), 3);
   EXPECT_EQ(code("--set device.memory_limit=600KiB", "memory: a rank needs "), 6);
   EXPECT_EQ(code("--set run.on_nonfinite=stop --set 'chaos=[{rank: 1, step: 3, fault: nan_loss}]'",
                  "loss or gradient is not finite on rank 1"),
@@ -140,7 +159,21 @@ TEST_F(MpiRestart, AHostThatDoesNotAnswerIsLeftOut) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(count(result.err, "launch: host 192.0.2.1 does not answer; going on with 2 of 4 ranks on localhost\n"), 1)
       << result.err;
-  EXPECT_EQ(last_hash("r"), undisturbed());
+  EXPECT_EQ(count(result.out, "step 60/60"), 1) << result.out;
+}
+
+TEST_F(MpiRestart, NoFewerHostsAreTakenThanTheUserAllows) {
+  write_job(60, 7);
+  std::ofstream(directory / "agent") << "#!/bin/sh\nexit 255\n";
+  std::ofstream(directory / "hosts") << "localhost slots=2\n192.0.2.1 slots=2\n";
+  const CommandResult result = run("chmod +x agent; env OMPI_MCA_plm_rsh_agent=$PWD/agent " + tessera +
+                                   "launch --nnodes 2:2 --nproc-per-node 2 --hostfile hosts --max-restarts 1 job.yaml");
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(count(result.err,
+                  "launch: host 192.0.2.1 does not answer, and the job cannot go on without: --nnodes 2:2 "
+                  "wants more than localhost\n"),
+            1)
+      << result.err;
 }
 
 TEST_F(MpiRestart, AMeshThatFewerRanksDoNotFitEndsWithFourNamingIt) {

@@ -45,10 +45,10 @@ echo "undisturbed: $expected"
 failed=0 kills=0 runs=0 mpiruns=0
 declare -A by=()
 complain() { failed=$((failed + 1)); echo "  FAIL: $*"; tail -n 12 "$scratch/errors" | cut -c 1-300 | sed 's/^/    /'; }
-starts() { grep -s -c '"kind":"start"' "$run/metrics.jsonl"; }
+last_start() { grep -s '"kind":"start"' "$run/metrics.jsonl" | tail -n 1; }
 # until CONDITION…: asked often, and not for ever; also where the launcher ends.
 until_true() { for ((i = 0; i < 3000; ++i)); do "$@" && return; kill -0 "$launch" 2> /dev/null || return; sleep 0.01; done; }
-has_started() { [[ $(starts) -gt $starts_before ]]; }
+has_started() { [[ $(last_start) != "$start_before" ]]; }
 is_saving() { compgen -G "$run/checkpoints/.saving-*" > /dev/null; }
 # Waits for a moment, sets `moment`; not in a subshell: each draw must move the generator of this one.
 wait_for_moment() {
@@ -60,12 +60,12 @@ wait_for_moment() {
   esac
 }
 while ((kills < count)); do
-  runs=$((runs + 1)) before=$kills run=$scratch/run-$runs starts_before=0
+  runs=$((runs + 1)) before=$kills run=$scratch/run-$runs start_before=
   "$tessera" launch -n "$ranks" --max-restarts 1000 "$scratch/job.yaml" --run-dir "$run" > "$scratch/output" 2> "$scratch/errors" &
   launch=$!
   while ((kills < count)) && kill -0 "$launch" 2> /dev/null; do
     mapfile -t alive < <(ranks_of_run)
-    if [[ ${#alive[@]} -lt $ranks ]]; then starts_before=$(starts); sleep 0.02; continue; fi
+    if [[ ${#alive[@]} -lt $ranks ]]; then start_before=$(last_start); sleep 0.02; continue; fi
     wait_for_moment
     case $((RANDOM % 8)) in
       0 | 1 | 2) what="all ranks" victims=("${alive[@]}") ;;
@@ -83,7 +83,7 @@ while ((kills < count)); do
   code=$?
   launch=
   hash=$(last_hash "$run")
-  echo "run $runs: $((kills - before)) kills, $(grep -c 'starting again' "$scratch/errors") restarts ($(grep -c 'starting again from step' "$scratch/errors") from a step), exit $code, $hash"
+  echo "run $runs: $((kills - before)) kills, $(grep -c 'starting again' "$scratch/errors") restarts ($(grep -c 'starting again.* from step' "$scratch/errors") from a step), exit $code, $hash"
   [[ $code -eq 0 ]] || complain "expected exit 0"
   [[ $hash == "$expected" ]] || complain "expected $expected"
   [[ $(grep -c '"grad_norm"' "$run/metrics.jsonl") -eq $(grep -c '"grad_norm"' "$scratch/reference/metrics.jsonl") ]] || complain "metrics.jsonl has other lines"
