@@ -9,29 +9,26 @@
 #include <cerrno>
 #include <exception>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "checkpoint/catalog.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/folders.h"
-#include "parallel/collective_verdict.h"
-#include "runtime/base/error.h"
 #include "runtime/base/rank_text.h"
+#include "runtime/train/program_check.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
 
-// How the errors of runtime/train/program_check begin.
-constexpr std::string_view kProgramCheck = "program check on ";
-
 bool is_wrong_call(const RankReport& rank) {
-  return rank.state == RankState::kFailed && rank.message.starts_with(kProgramCheck);
+  return rank.state == RankState::kFailed && rank.message.starts_with(kProgramCheckError);
 }
 
-LoggedEnd end_of(const Verdict& verdict) {
+}  // namespace
+
+LoggedEnd logged_end(const Verdict& verdict) {
   const std::string who = verdict.culprits.empty() ? "" : text_of_ranks(verdict.culprits);
   const bool many = verdict.culprits.size() > 1;
   if (verdict.outcome == Outcome::kMismatch) return {"ranks made different calls", true};
@@ -45,8 +42,6 @@ LoggedEnd end_of(const Verdict& verdict) {
   }
 }
 
-}  // namespace
-
 std::uint64_t start_of_logs(const std::string& run_directory) {
   try {
     return gather_evidence(run_directory, {.max_calls = 1}).logs.front().owner.run_id;
@@ -57,7 +52,7 @@ std::uint64_t start_of_logs(const std::string& run_directory) {
 
 LoggedEnd logged_end(const std::string& run_directory) {
   try {
-    return end_of(judge(gather_evidence(run_directory), {.stall_seconds = 0}));
+    return logged_end(judge(gather_evidence(run_directory), {.stall_seconds = 0}));
   } catch (const std::exception&) {
     return {};
   }

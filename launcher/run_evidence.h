@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "parallel/collective_verdict.h"
+
 namespace tessera {
 
 // Which start left the collective logs that are there; 0: none.
@@ -14,6 +16,7 @@ struct LoggedEnd {
   std::string why;        // "rank 1 was lost"; "": the logs do not tell
   bool mismatch = false;  // ranks made calls that do not belong together: another start would make them again
 };
+LoggedEnd logged_end(const Verdict& verdict);
 // Of the start that the logs are of, once it has ended.
 LoggedEnd logged_end(const std::string& run_directory);
 

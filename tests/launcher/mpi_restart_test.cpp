@@ -144,6 +144,19 @@ TEST_F(MpiRestart, AnMpirunThatIsKilledTakesItsRanksAlong) {
   EXPECT_EQ(left(), "");
 }
 
+// As a rank on a host that was cut off: it holds the lock until its own time-out. Taken while the launcher pauses, since nothing was saved.
+TEST_F(MpiRestart, AnOwnerThatLivesOnIsWaitedFor) {
+  write_job(60, 0);
+  const CommandResult result = run(
+      tessera +
+      "launch -n 2 --max-restarts 1 job.yaml --run-dir r --set 'chaos=[{rank: 0, step: 20, fault: throw}]' > out 2> "
+      "err & p=$!; touch err; until grep -q 'starting again in' err; do sleep 0.02; done; "
+      "echo 'process 7 on hostb' > r/.lock; flock -x r/.lock sleep 3; wait $p; code=$?; cat err >&2; exit $code");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.err, "launch: r is still held by process 7 on hostb; waiting for it to end\n"), 1)
+      << result.err;
+}
+
 TEST_F(MpiRestart, ALauncherThatIsKilledLeavesNoRank) {
   write_job(1000000, 20);
   disturbed(tessera + "launch -n 2 --max-restarts 1 job.yaml --run-dir r", "[ -d r/checkpoints/step-00000020 ]",
@@ -191,7 +204,7 @@ TEST_F(MpiRestart, AMeshThatFewerRanksDoNotFitEndsWithFourNamingIt) {
 class MpiLostHost : public test::LaunchedJob {};
 
 TEST_F(MpiLostHost, TheRunGoesOnOnTheOtherWithTheSameBits) {
-  write_job(1500, 50);
+  write_job(400, 50);
   const CommandResult result =
       run(fmt::format("touch out; {}/tests/support/two_hosts.sh --per-host 2 --launch {} -n 4 --max-restarts 1 "
                       "job.yaml --run-dir r > out "
