@@ -16,6 +16,7 @@
 #include "launcher/stop_signal.h"
 #include "launcher/terminal.h"
 #include "runtime/base/error.h"
+#include "runtime/config/load.h"
 #include "runtime/train/resume.h"
 
 namespace tessera {
@@ -191,6 +192,21 @@ class Supervisor {
     return true;
   }
 
+  // `lanes: auto` is what the job began with, saved or not: another number would be another sum.
+  JobConfig job_with_its_lanes() {
+    JobConfig config = *job_.job;
+    adopt_lanes(config, stored_choices(job_.run_directory, "auto"));
+    if (config.reproducibility.lanes) return config;
+    try {
+      config.reproducibility.lanes = resolve(config, num_ranks_).lanes;
+      request_.arguments.insert(request_.arguments.end(),
+                                {"--set", fmt::format("reproducibility.lanes={}", *config.reproducibility.lanes)});
+    } catch (const ConfigError&) {
+      // What the first attempt ended with; fewer ranks may fit.
+    }
+    return config;
+  }
+
   bool go_on_without(const std::vector<Host>& silent, const std::vector<bool>& answers) {
     const std::string head = fmt::format("launch: host{} {} {} not answer", silent.size() == 1 ? "" : "s",
                                          host_names(silent), silent.size() == 1 ? "does" : "do");
@@ -202,8 +218,7 @@ class Supervisor {
     // Of more hosts than --nnodes the rest are spares.
     const auto num_nodes = static_cast<std::size_t>(job_.request.num_nodes);
     if (num_nodes > 1 && left.size() > num_nodes) left.resize(num_nodes);
-    JobConfig config = *job_.job;
-    adopt_lanes(config, stored_choices(job_.run_directory, "auto"));
+    const JobConfig config = job_with_its_lanes();
     const FewerRanks fewer = fit_ranks(config, left, num_ranks_);
     const int least = job_.request.min_nodes.value_or(1);
     const bool own_user = std::ranges::any_of(left, [](const Host& host) { return !host.user.empty(); });

@@ -168,11 +168,12 @@ TEST_F(MpiRestart, ALauncherThatIsKilledLeavesNoRank) {
 
 TEST_F(MpiRestart, AHostThatDoesNotAnswerIsLeftOut) {
   write_job(60, 7);
-  const CommandResult result = on_hosts("localhost:2,192.0.2.1:2", "");
+  const CommandResult result = on_hosts("localhost:2,192.0.2.1:2", "--set reproducibility.lanes=auto");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(count(result.err, "launch: host 192.0.2.1 does not answer; going on with 2 of 4 ranks on localhost\n"), 1)
       << result.err;
   EXPECT_EQ(count(result.out, "step 60/60"), 1) << result.out;
+  EXPECT_EQ(count(result.out, " | lanes 4 "), 1) << "of the four ranks that it was meant for: " << result.out;
 }
 
 TEST_F(MpiRestart, NoFewerHostsAreTakenThanTheUserAllows) {
