@@ -52,7 +52,7 @@ function(tessera_tests FOLDER)
     include(GoogleTest)
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "-Mpi*:*/Mpi*"
                          TEST_LIST ${FOLDER}_UNIT PROPERTIES TIMEOUT 300 LABELS unit)
-    set(WAITING "MpiWatchdog*:MpiTeardown*:MpiChaos*")
+    set(WAITING "MpiWatchdog*:MpiTeardown*:MpiChaos*:MpiLostHost*")
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "Mpi*:*/Mpi*-${WAITING}"
                          TEST_LIST ${FOLDER}_MPI PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_computing)
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "${WAITING}"

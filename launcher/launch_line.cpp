@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "runtime/base/error.h"
 
@@ -44,7 +41,17 @@ void check_policy(const char* option, const std::string& policy, const std::arra
                     fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
+int nodes_of(const LaunchRequest& request, const LaunchFacts& facts) {
+  const auto named = static_cast<int>(facts.hosts.size());
+  if (named == 0 || request.num_nodes <= named) return request.num_nodes;
+  if (request.min_nodes.value_or(request.num_nodes) <= named) return named;
+  throw ConfigError(fmt::format("launch: --nnodes {}{}, and {} names {} host{}",
+                                request.min_nodes ? fmt::format("{}:", *request.min_nodes) : "", request.num_nodes,
+                                request.hostfile.empty() ? "--host" : request.hostfile, named, named == 1 ? "" : "s"));
+}
+
 int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
+  const int num_nodes = nodes_of(request, facts);
   const bool per_node = request.ranks_per_node.has_value() || request.rank_per_core;
   if (request.num_ranks && per_node) {
     throw ConfigError("launch: -n and --nproc-per-node both say how many ranks", "one of them");
@@ -56,10 +63,10 @@ int ranks_of(const LaunchRequest& request, const LaunchFacts& facts) {
   }
   if (request.num_ranks) return *request.num_ranks;
   const int per_host = request.rank_per_core ? facts.num_cores : request.ranks_per_node.value_or(1);
-  const std::int64_t ranks = std::int64_t{per_host} * request.num_nodes;
+  const std::int64_t ranks = std::int64_t{per_host} * num_nodes;
   if (ranks > kMostRanks) {
     throw ConfigError(fmt::format("launch: {} ranks on each of {} hosts are {}, expected at most {}", per_host,
-                                  request.num_nodes, ranks, kMostRanks));
+                                  num_nodes, ranks, kMostRanks));
   }
   return static_cast<int>(ranks);
 }
@@ -116,6 +123,7 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   const bool newer = facts.mpirun.major > kOldestMajor;
   LaunchLine line;
   line.num_ranks = ranks_of(request, facts);
+  const int num_nodes = nodes_of(request, facts);
   if (facts.is_root) {
     line.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
     if (newer) {
@@ -129,8 +137,9 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   if (!request.host.empty()) add({"--host", request.host});
 
   // With hosts of unknown size mpirun decides by itself what is too much.
-  const bool one_host = request.hostfile.empty() && request.host.empty() && request.num_nodes == 1;
-  const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : facts.num_slots;
+  const bool one_host = request.hostfile.empty() && request.host.empty() && num_nodes == 1;
+  line.one_host = one_host;
+  const std::optional<int> capacity = one_host ? std::optional<int>(facts.num_cores) : count_slots(facts.hosts);
   const std::int64_t most = one_host ? std::min(kMostRanks, kMostRanksPerCore * facts.num_cores) : kMostRanks;
   if (line.num_ranks > most) {
     throw ConfigError(fmt::format(
@@ -144,8 +153,7 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   }
 
   std::string mapping = request.map_by;
-  if (mapping.empty() && request.num_nodes > 1)
-    mapping = fmt::format("ppr:{}:node", line.num_ranks / request.num_nodes);
+  if (mapping.empty() && num_nodes > 1) mapping = fmt::format("ppr:{}:node", line.num_ranks / num_nodes);
   if (newer && oversubscribed) mapping += ":OVERSUBSCRIBE";
   if (!mapping.empty()) add({"--map-by", mapping});
   if (!request.rank_by.empty()) add({"--rank-by", request.rank_by});
@@ -160,39 +168,6 @@ LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts
   add({request.program, "train", request.config});
   line.arguments.insert(line.arguments.end(), request.arguments.begin(), request.arguments.end());
   return line;
-}
-
-std::optional<int> count_slots(const std::string& hostfile) {
-  std::ifstream file(hostfile);
-  if (!file) throw ConfigError(fmt::format("launch: --hostfile {}: cannot be read", hostfile));
-  std::int64_t slots = 0;
-  int hosts = 0, number = 0;
-  bool known = true;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    std::istringstream words(text.substr(0, text.find('#')));
-    std::string host;
-    if (!(words >> host)) continue;
-    ++hosts;
-    bool said = false;
-    for (std::string word; words >> word;) {
-      if (!word.starts_with("slots=")) continue;
-      std::int64_t here = 0;
-      const char* end = word.data() + word.size();
-      const auto parsed = std::from_chars(word.data() + 6, end, here);
-      if (parsed.ec != std::errc{} || parsed.ptr != end || here < 0 || here > kMostRanks) {
-        throw ConfigError(fmt::format("launch: --hostfile {}:{}: found {}, expected slots= and a number from 0 to {}",
-                                      hostfile, number, word, kMostRanks));
-      }
-      slots = std::min(slots + here, kMostRanks);
-      said = true;
-    }
-    known = known && said;
-  }
-  if (hosts == 0)
-    throw ConfigError(fmt::format("launch: --hostfile {}: names no host", hostfile),
-                      "one host a line, \"name slots=8\"");
-  return known ? std::optional<int>(static_cast<int>(slots)) : std::nullopt;
 }
 
 bool mapping_in_environment() {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/hostfile.h"
+
 namespace tessera {
 
 // Which mpirun the PATH finds. The lines of Open MPI 4 and 5 differ in how oversubscription is allowed.
@@ -25,6 +27,7 @@ struct LaunchRequest {
   std::optional<int> ranks_per_node;  // --nproc-per-node N
   bool rank_per_core = false;         // --nproc-per-node auto
   int num_nodes = 1;                  // --nnodes
+  std::optional<int> min_nodes;       // --nnodes MIN:MAX: fewer will do, where no more are named, or left
   std::string hostfile;
   // The user's own mapping, passed on as it is.
   std::string host, map_by, bind_to, rank_by;
@@ -36,8 +39,8 @@ struct LaunchRequest {
 // What is so where the line is composed.
 struct LaunchFacts {
   MpirunVersion mpirun;
-  int num_cores = 1;             // that this process may use
-  std::optional<int> num_slots;  // of the hostfile, where every line of it says
+  int num_cores = 1;        // that this process may use
+  std::vector<Host> hosts;  // that --hostfile or --host names
   bool is_root = false;
   bool mapping_in_environment = false;  // an MCA variable sets a mapping or a binding
 };
@@ -47,18 +50,16 @@ struct LaunchLine {
   std::vector<std::string> arguments;                            // mpirun first
   std::vector<std::string> warnings;
   int num_ranks = 1;
+  bool one_host = true;  // this one, with all ranks
 
   // As one types it in a shell: "env NAME=VALUE … mpirun …", words quoted where they must be.
   std::string str() const;
 };
 
-// ConfigError where the request contradicts itself, asks for a policy that mpirun does not know or for more ranks than
-// can be meant, or mpirun is not Open MPI 4 or newer.
+// ConfigError where the request contradicts itself, asks for a policy that mpirun does not know, for more ranks than
+// can be meant or more hosts than are named, or mpirun is not Open MPI 4 or newer.
 LaunchLine compose_launch(const LaunchRequest& request, const LaunchFacts& facts);
 
-// Slots named by a hostfile; nullopt where a line does not say how many. ConfigError where the file cannot be read,
-// names no host, or has slots that are no number.
-std::optional<int> count_slots(const std::string& hostfile);
 // Whether an environment variable of Open MPI or PRRTE sets mapping or binding.
 bool mapping_in_environment();
 

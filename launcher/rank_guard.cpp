@@ -41,7 +41,13 @@ RankGuard::RankGuard(MpiSession& session, std::function<void(TeardownState)> on_
       watchdog_(presence_, teardown_,
                 {.num_sigterms = num_sigterms,
                  .stop = stop_on_sigterm,
-                 .end_unsaved = [] { ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved)); },
+                 .end_unsaved =
+                     [this] {
+                       // Peers must not take it for a death.
+                       presence_.show_failed(static_cast<int>(ExitCode::kStoppedUnsaved));
+                       end_unsaved();
+                     },
+                 .stop_requested = stop_requested,
                  .claim_word = [this] { return claim_word(); },
                  .end_job =
                      [this](const std::string& line) {
@@ -65,6 +71,7 @@ void RankGuard::set_timeout(double seconds) {
 }
 
 void RankGuard::watch_log(CollectiveLog* log, const std::string& run_directory) {
+  mark_on_unsaved_end(log);
   watchdog_.watch_log(log, run_directory);
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "parallel/collective_log.h"
 #include "runtime/base/error.h"
 
 namespace tessera {
@@ -19,11 +20,19 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 std::atomic<int> first_signal{0};
 std::atomic<int> num_sigterm{0};
 std::atomic<int> watcher{-1};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<CollectiveLog*> log_to_mark{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<CollectiveLog*>::is_always_lock_free);
+
+void mark_log() {
+  if (CollectiveLog* log = log_to_mark.load(); log != nullptr)
+    log->mark_ended(static_cast<int>(ExitCode::kStoppedUnsaved));
+}
 
 extern "C" void note_signal(int signal) {
   if (signal == SIGTERM) {
     num_sigterm.fetch_add(1);
+    // Whoever sends it after a request to stop is about to end this process, perhaps before the watcher does.
+    if (first_signal.load() != 0) mark_log();
     if (const int descriptor = watcher.load(); descriptor >= 0) {
       const int error = errno;
       const std::uint64_t one = 1;
@@ -34,7 +43,7 @@ extern "C" void note_signal(int signal) {
   }
   int none = 0;
   if (first_signal.compare_exchange_strong(none, signal)) return;
-  if (signal == SIGINT || signal == SIGTERM) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
+  if (signal == SIGINT || signal == SIGTERM) end_unsaved();
 }
 
 }  // namespace
@@ -73,6 +82,15 @@ int num_sigterms() {
 void stop_on_sigterm() {
   int none = 0;
   first_signal.compare_exchange_strong(none, SIGTERM);
+}
+
+void mark_on_unsaved_end(CollectiveLog* log) {
+  log_to_mark.store(log);
+}
+
+void end_unsaved() {
+  mark_log();
+  ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
 }
 
 const char* signal_name(int signal) {

@@ -3,6 +3,8 @@
 
 namespace tessera {
 
+class CollectiveLog;
+
 // From now on these signals set a flag; SIGHUP only where it was not ignored before: whoever started the program with
 // nohup wants it to outlive the terminal. A second SIGINT or SIGTERM ends the process at once with 130: whoever insists
 // does not want to wait.
@@ -22,5 +24,10 @@ const char* signal_name(int signal);
 void watch_sigterm(int descriptor);
 int num_sigterms();
 void stop_on_sigterm();
+
+// The log that says so where this process ends unsaved, or is about to be ended after a request; nullptr before it goes.
+void mark_on_unsaved_end(CollectiveLog* log);
+// Ends the process with 130, at once. Safe in a signal handler.
+[[noreturn]] void end_unsaved();
 
 }  // namespace tessera

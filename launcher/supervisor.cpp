@@ -1,215 +1,276 @@
 #include "launcher/supervisor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
-#include <vector>
+#include <iterator>
+#include <memory>
 
+#include "launcher/attempt.h"
+#include "launcher/fewer_ranks.h"
+#include "launcher/host_probe.h"
+#include "launcher/log_follower.h"
+#include "launcher/restart_rules.h"
+#include "launcher/run_evidence.h"
+#include "launcher/signal_queue.h"
 #include "launcher/stop_signal.h"
+#include "launcher/terminal.h"
 #include "runtime/base/error.h"
+#include "runtime/config/load.h"
+#include "runtime/train/resume.h"
 
 namespace tessera {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The request is repeated: one that comes before mpirun has started the ranks reaches nobody.
-constexpr seconds kRepeat{1};
-// From SIGTERM, which lets mpirun end its ranks on every host, to SIGKILL.
-constexpr seconds kPatience{5};
-// How long mpirun may outlive its ranks of this host. They leave MPI together; but after an abort it waits for daemons of hosts
-// that nobody reaches any longer.
-constexpr seconds kAfterTheRanks{15};
-constexpr int kCommandNotRun = 127;
+// A shell that has not answered by then would keep mpirun waiting as well.
+constexpr seconds kProbe{10};
+// What a rank on a host that was cut off takes to end, over its own time-out: it then gives the run directory back.
+constexpr seconds kOwnerGrace{60};
 
-// Signals that are delivered through a descriptor while it lives.
-class SignalQueue {
+void say(const std::string& line) {
+  write_to_terminal(line + "\n");
+}
+
+std::string with_hint(const AttemptEnd& end) {
+  return end.hint.empty() ? end.why : end.why + "; hint: " + end.hint;
+}
+
+class Supervisor {
  public:
-  SignalQueue() {
-    sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
-    // Blocked, it would be queued although it is ignored.
-    if (!is_ignored(SIGHUP)) sigaddset(&set_, SIGHUP);
-    ::sigprocmask(SIG_BLOCK, &set_, &before_);
-    descriptor_ = ::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~SignalQueue() {
-    ::close(descriptor_);
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
-
-  const sigset_t& before() const { return before_; }
-  // The next signal, or 0 after the timeout.
-  int next(milliseconds timeout) const {
-    pollfd wait{descriptor_, POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>(timeout.count())) <= 0) return 0;
-    signalfd_siginfo info{};
-    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t set_{}, before_{};
-  int descriptor_ = -1;
-};
-
-pid_t start(const LaunchLine& line, const sigset_t& mask) {
-  std::vector<char*> words;
-  for (const std::string& argument : line.arguments) words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  // A process group of its own: the terminal's Ctrl-C is for us alone, who make a polite request of it.
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // nor may the job outlive a launcher that was killed
-  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  const int null = ::open("/dev/null", O_RDONLY);
-  if (null >= 0) ::dup2(null, STDIN_FILENO);
-  for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  ::execvp(words[0], words.data());
-  ::_exit(kCommandNotRun);
-}
-
-int code_of(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-// Whether a rank of Tessera returned this, rather than mpirun on its own account (1, 128 + the signal of a lost rank, or an error number of
-// its own, which may be above 128 too).
-bool is_ours(int code) {
-  constexpr std::array kCodes = {
-      ExitCode::kDone,   ExitCode::kUsage,     ExitCode::kData,     ExitCode::kCollective, ExitCode::kCheckpoint,
-      ExitCode::kDevice, ExitCode::kNonFinite, ExitCode::kInternal, ExitCode::kStopped,    ExitCode::kStoppedUnsaved};
-  return std::any_of(kCodes.begin(), kCodes.end(), [code](ExitCode known) { return static_cast<int>(known) == code; });
-}
-
-// What --quiet keeps mpirun from saying.
-std::string explain(int code, const LaunchLine& line) {
-  constexpr std::array kDeaths = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGPIPE};
-  if (code == kCommandNotRun) return "launch: mpirun could not be run; hint: install openmpi-bin";
-  const int signal = code - 128;
-  if (std::find(kDeaths.begin(), kDeaths.end(), signal) != kDeaths.end()) {
-    return fmt::format("launch: a rank was lost to signal {} ({})", signal, ::strsignal(signal));
-  }
-  return fmt::format("launch: mpirun returned {}: it failed, or lost a rank; hint: without --quiet it says why: {}",
-                     code, line.str());
-}
-
-// Processes of a program among the children of mpirun, which may have others: what it starts daemons with.
-class Ranks {
- public:
-  Ranks(pid_t mpirun, const LaunchLine& line) : mpirun_(mpirun) {
-    for (const std::string& word : line.arguments) {
-      std::error_code ignored;
-      if (const fs::path path = fs::canonical(word, ignored); !path.empty()) programs_.push_back(path);
+  explicit Supervisor(const Supervision& job)
+      : job_(job),
+        request_(job.request),
+        resume_(job.resume),
+        began_empty_(is_empty_run(job.run_directory)),
+        num_ranks_(compose().num_ranks) {
+    if (!job.tee.empty() && !job.run_directory.empty()) {
+      follower_ = std::make_unique<LogFollower>(job.run_directory, job.tee, write_to_terminal);
     }
   }
 
-  // Where the kernel does not list children: none, which is never the end of anything.
-  bool any() const {
-    std::error_code code;
-    for (fs::directory_iterator task(fmt::format("/proc/{}/task", mpirun_), code), end; !code && task != end;
-         task.increment(code)) {
-      std::ifstream children(task->path() / "children");
-      for (pid_t child = 0; children >> child;) {
-        std::error_code gone;
-        const fs::path program = fs::read_symlink(fmt::format("/proc/{}/exe", child), gone);
-        if (!gone && std::find(programs_.begin(), programs_.end(), program) != programs_.end()) return true;
+  int run() {
+    for (int attempt = 1;; ++attempt) {
+      const std::string saved_before = saved();
+      const std::uint64_t logs_before = supervised() ? start_of_logs(job_.run_directory) : 0;
+      const AttemptEnd end = run_attempt(compose(), signals_, [this] { show(); });
+      if (follower_) follower_->finish();
+      const LoggedEnd logs = read_logs(end, logs_before);
+      const bool again = end.ran && !end.stop_requested && may_start_again(end.code, logs.mismatch);
+      if (!again || attempt > job_.max_restarts) return last_words(attempt, end, logs, again);
+      without_progress_ = saved() == saved_before ? without_progress_ + 1 : 0;
+      if (!prepare_next(attempt, why(end, logs), end.code)) return end_code_;
+    }
+  }
+
+ private:
+  bool supervised() const { return job_.max_restarts > 0 && !job_.run_directory.empty(); }
+  LaunchLine compose() const { return compose_launch(request_, facts()); }
+  LaunchFacts facts() const {
+    LaunchFacts facts = job_.facts;
+    if (!left_.empty()) facts.hosts = left_;
+    return facts;
+  }
+  std::string saved() const { return supervised() ? newest_checkpoint(job_.run_directory) : ""; }
+  void show() {
+    if (follower_) follower_->poll();
+  }
+
+  static std::string why(const AttemptEnd& end, const LoggedEnd& logs) {
+    if (!logs.why.empty()) return logs.why;
+    return end.why.empty() ? meaning_of(end.code) : end.why;
+  }
+
+  // logs_before: of the start before; an attempt that ended early has left none of its own.
+  LoggedEnd read_logs(const AttemptEnd& end, std::uint64_t logs_before) const {
+    if (!supervised() || end.code != static_cast<int>(ExitCode::kCollective)) return {};
+    return start_of_logs(job_.run_directory) == logs_before ? LoggedEnd{} : logged_end(job_.run_directory);
+  }
+
+  std::string head(int attempt, const std::string& why, int code) const {
+    return fmt::format("launch: attempt {} of {} ended: {} (exit code {})", attempt, job_.max_restarts + 1, why, code);
+  }
+
+  int last_words(int attempt, const AttemptEnd& end, const LoggedEnd& logs, bool again) const {
+    const bool in_order = end.code == static_cast<int>(ExitCode::kDone) || end.stop_requested;
+    if (job_.max_restarts > 0 && !in_order) {
+      say(head(attempt, why(end, logs), end.code) + (again ? "" : "; it is not started again after that") +
+          (end.hint.empty() ? "" : "; hint: " + end.hint));
+    } else if (!end.why.empty() && !end.said) {
+      say("launch: " + with_hint(end));
+    }
+    return end.code;
+  }
+
+  // False: there is no next attempt, and end_code_ says how it ends.
+  bool prepare_next(int attempt, const std::string& why, int code) {
+    const std::string from = saved();
+    end_code_ = code;
+    // Another run's directory that the user did not want to go on with stays refused, and one that is still empty takes the same words again.
+    if (resume_ != "auto" && began_empty_ && !is_empty_run(job_.run_directory)) {
+      if (from.empty() && resume_ != "never") {
+        say(
+            fmt::format("{}; not starting again: {} has no checkpoint of its own yet, and --resume {} wants an empty "
+                        "run directory; hint: another --run-dir",
+                        head(attempt, why, code), job_.run_directory, resume_));
+        return false;
       }
+      resume_with_auto();
     }
-    return false;
+    const seconds pause = pause_before_next(without_progress_);
+    say(fmt::format("{}; starting again{} from {}", head(attempt, why, code),
+                    pause.count() > 0 ? fmt::format(" in {} s", pause.count()) : "",
+                    from.empty() ? "the beginning: no checkpoint is complete" : from));
+    return wait_while([] { return true; }, pause) && wait_for_the_directory() && choose_hosts();
   }
 
- private:
-  pid_t mpirun_;
-  std::vector<fs::path> programs_;
-};
+  void resume_with_auto() {
+    auto& arguments = request_.arguments;
+    if (const auto given = std::ranges::find(arguments, "--resume"); given != arguments.end())
+      arguments.erase(given, given + 2);
+    arguments.insert(arguments.end(), {"--resume", "auto"});
+    resume_ = "auto";
+  }
 
-void say(const std::string& text) {
-  std::fputs((text + "\n").c_str(), stderr);
-  std::fflush(stderr);
-}
+  // At most as long as the limit. False where the user wants no more attempt.
+  template <typename Busy>
+  bool wait_while(const Busy& busy, seconds limit) {
+    const auto deadline = Clock::now() + limit;
+    do {
+      take_signal(milliseconds(limit.count() > 0 ? 100 : 0));
+    } while (!interrupted_ && Clock::now() < deadline && busy());
+    return !interrupted_;
+  }
+
+  void take_signal(milliseconds timeout) {
+    const int signal = signals_.next(timeout);
+    if (!asks_to_stop(signal) || interrupted_) return;
+    interrupted_ = true;
+    end_code_ = static_cast<int>(ExitCode::kStoppedUnsaved);
+    say(fmt::format("launch: {}: between two attempts, nothing runs", signal_name(signal)));
+  }
+
+  // A rank that lives on on a host that was cut off ends by its own time-out. Whoever still owns the directory then is named by the ranks.
+  bool wait_for_the_directory() {
+    const auto owner = job_.run_directory.empty() ? std::nullopt : run_owner(job_.run_directory);
+    if (!owner) return !interrupted_;
+    const double own = job_.job ? job_.job->collectives.timeout_seconds * 1.25 : 0;
+    say(fmt::format("launch: {} is still held by {}; waiting for it to end", job_.run_directory, *owner));
+    return wait_while([this] { return run_owner(job_.run_directory).has_value(); },
+                      seconds(static_cast<std::int64_t>(own)) + kOwnerGrace);
+  }
+
+  // The hosts that answer, and as many ranks as the job takes on them.
+  bool choose_hosts() {
+    const std::vector<Host>& named = job_.facts.hosts;
+    if (named.size() < 2 || !job_.job) return !interrupted_;
+    const auto agent = remote_agent();
+    if (!agent) return !interrupted_;
+    const std::vector<bool> answers = answering(named, *agent, kProbe, [this] {
+      take_signal(milliseconds(0));
+      return interrupted_;
+    });
+    if (interrupted_) return false;
+    std::vector<Host> silent;
+    for (std::size_t i = 0; i < named.size(); ++i)
+      if (!answers[i]) silent.push_back(named[i]);
+    return silent.empty() ? go_on_with_all() : go_on_without(silent, answers);
+  }
+
+  bool go_on_with_all() {
+    if (!left_.empty()) {
+      say(fmt::format("launch: all hosts answer again; going on with {} ranks on {}", num_ranks_,
+                      host_names(job_.facts.hosts)));
+      left_.clear();
+      const std::vector<std::string> arguments = request_.arguments;
+      request_ = job_.request;
+      request_.arguments = arguments;
+    }
+    return true;
+  }
+
+  // `lanes: auto` is what the job began with, saved or not: another number would be another sum.
+  JobConfig job_with_its_lanes() {
+    JobConfig config = *job_.job;
+    adopt_lanes(config, stored_choices(job_.run_directory, "auto"));
+    if (config.reproducibility.lanes) return config;
+    try {
+      config.reproducibility.lanes = resolve(config, num_ranks_).lanes;
+      request_.arguments.insert(request_.arguments.end(),
+                                {"--set", fmt::format("reproducibility.lanes={}", *config.reproducibility.lanes)});
+    } catch (const ConfigError&) {
+      // What the first attempt ended with; fewer ranks may fit.
+    }
+    return config;
+  }
+
+  bool go_on_without(const std::vector<Host>& silent, const std::vector<bool>& answers) {
+    const std::string head = fmt::format("launch: host{} {} {} not answer", silent.size() == 1 ? "" : "s",
+                                         host_names(silent), silent.size() == 1 ? "does" : "do");
+    const std::vector<Host>& named = job_.facts.hosts;
+    std::vector<Host> left;
+    const auto places = places_on_hosts(named, num_ranks_, per_node());
+    for (std::size_t i = 0; i < named.size(); ++i)
+      if (answers[i]) left.push_back(places[i]);
+    // Of more hosts than --nnodes the rest are spares.
+    const auto num_nodes = static_cast<std::size_t>(job_.request.num_nodes);
+    if (num_nodes > 1 && left.size() > num_nodes) left.resize(num_nodes);
+    const JobConfig config = job_with_its_lanes();
+    const FewerRanks fewer = fit_ranks(config, left, num_ranks_);
+    const int least = job_.request.min_nodes.value_or(1);
+    const bool own_user = std::ranges::any_of(left, [](const Host& host) { return !host.user.empty(); });
+    if (fewer.num_ranks == 0 || own_user || std::ssize(fewer.hosts) < least) {
+      end_code_ = static_cast<int>(ExitCode::kCollective);
+      say(fmt::format("{}, and the job cannot go on without: {}", head,
+                      left.empty()           ? "no other host is named"
+                      : own_user             ? "hosts with a user name of their own are only taken all together"
+                      : fewer.num_ranks == 0 ? fewer.why_not
+                                             : fmt::format("--nnodes {}:{} wants more than {}", least,
+                                                           job_.request.num_nodes, host_names(fewer.hosts))));
+      return false;
+    }
+    say(fmt::format("{}; going on with {} of {} ranks on {}", head, fewer.num_ranks, num_ranks_,
+                    host_names(fewer.hosts)));
+    left_ = fewer.hosts;
+    request_.num_ranks = fewer.num_ranks;
+    request_.ranks_per_node.reset();
+    request_.rank_per_core = false;
+    request_.num_nodes = 1;
+    request_.hostfile.clear();
+    request_.host = host_list(fewer.hosts);
+    return true;
+  }
+
+  std::optional<int> per_node() const {
+    return job_.request.rank_per_core ? std::optional(job_.facts.num_cores) : job_.request.ranks_per_node;
+  }
+
+  const Supervision& job_;
+  LaunchRequest request_;  // of the next attempt
+  std::string resume_;
+  bool began_empty_;        // before the first attempt
+  std::vector<Host> left_;  // that the next attempt runs on, where some are gone
+  SignalQueue signals_;
+  int num_ranks_;  // of the first attempt
+  std::unique_ptr<LogFollower> follower_;
+  int without_progress_ = 0, end_code_ = 0;
+  bool interrupted_ = false;
+};
 
 }  // namespace
 
-int job_exit_code(int mpirun_code, bool stop_was_requested) {
-  constexpr int kSignalled = 128;
-  if (is_ours(mpirun_code)) return mpirun_code;
-  if (stop_was_requested && mpirun_code > kSignalled) return static_cast<int>(ExitCode::kStoppedUnsaved);
-  return static_cast<int>(ExitCode::kCollective);
+int supervise(const Supervision& job) {
+  return Supervisor(job).run();
 }
 
 int run_job(const LaunchLine& line) {
   const SignalQueue signals;
-  const pid_t mpirun = start(line, signals.before());
-  if (mpirun < 0) throw DeviceError(fmt::format("launch: cannot start a process: {}", std::strerror(errno)));
-  const Ranks ranks(mpirun, line);
-  bool stopping = false, killing = false, left = false, had_ranks = false;
-  Clock::time_point repeat_at, kill_at, look_at = Clock::now(), ranks_at;
-  for (;;) {
-    int status = 0;
-    const pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
-    if (ended == mpirun) {
-      const int code = code_of(status);
-      if (!stopping && !left && !is_ours(code)) say(explain(code, line));
-      if (left) return static_cast<int>(ExitCode::kCollective);
-      return killing ? static_cast<int>(ExitCode::kStoppedUnsaved) : job_exit_code(code, stopping);
-    }
-    const int signal = signals.next(milliseconds(200));
-    const Clock::time_point now = Clock::now();
-    if (signal != 0 && signal != SIGCHLD) {
-      if (!stopping) {
-        say(fmt::format("launch: {}: asking the ranks to stop; again to kill them", signal_name(signal)));
-        stopping = true;
-        repeat_at = now;
-      } else if ((signal == SIGINT || signal == SIGTERM) && !killing) {
-        killing = true;
-        kill_at = now + kPatience;
-        ::kill(mpirun, SIGTERM);
-      } else if (signal == SIGINT && killing) {
-        kill_at = now;
-      }
-    }
-    if (stopping && !killing && now >= repeat_at) {
-      ::kill(mpirun, SIGUSR1);
-      repeat_at = now + kRepeat;
-    }
-    if (!killing && !left && now >= look_at) {
-      look_at = now + seconds(1);
-      if (ranks.any()) {
-        had_ranks = true;
-        ranks_at = now;
-      } else if (had_ranks && now - ranks_at > kAfterTheRanks) {
-        say("launch: mpirun does not end although its ranks of this host did, and is killed; hint: is a host cut off?");
-        left = true;
-        ::kill(-mpirun, SIGKILL);  // it is busy with an abort already: asked once more, it crashes
-      }
-    }
-    if (killing && now >= kill_at) {
-      ::kill(-mpirun, SIGKILL);
-      kill_at = now + kPatience;
-    }
-  }
+  const AttemptEnd end = run_attempt(line, signals, [] {});
+  if (!end.why.empty() && !end.said) say("launch: " + with_hint(end));
+  return end.code;
 }
 
 }  // namespace tessera

@@ -1,18 +1,32 @@
-// Runs mpirun for `tessera launch` and stands between it and the signals of the user.
+// `tessera launch` while the job runs: starts it, and starts it again after a crash, from the last good step.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "launcher/launch_line.h"
+#include "runtime/config/job_config.h"
 
 namespace tessera {
 
-// Starts the line and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 become a request to the ranks to stop (mpirun
-// passes SIGUSR1 on, while it answers the others by killing the ranks a second later); a second SIGINT or SIGTERM ends
-// mpirun and its ranks. An mpirun that does not end after its ranks of this host, as where another host is cut off, is killed. A SIGHUP that was ignored when this process started (nohup) stays ignored. Returns the job's
-// exit code: 130 where it ended after a stop was asked for and no rank said otherwise, 4 where a rank was lost to a
-// signal.
-int run_job(const LaunchLine& line);
+struct Supervision {
+  LaunchRequest request;
+  LaunchFacts facts;
+  int max_restarts = 0;
+  std::vector<int> tee;  // ranks whose log lines are shown
+  // Where the config loads; the ranks say what is wrong where it does not.
+  std::optional<JobConfig> job;
+  std::string run_directory;
+  std::string resume;  // checkpoint.resume of the first attempt
+};
 
-// The exit code for what mpirun returned (its exit status, or 128 + the signal that ended it). Pure.
-int job_exit_code(int mpirun_code, bool stop_was_requested);
+// Runs the job in at most max_restarts + 1 attempts (restart_rules.h says after which ends) and returns the exit code of the last. Before a
+// restart every process of the attempt on this host is gone, the run directory's lock is free, and hosts that were named and do not answer are
+// left out, where fewer ranks fit the job.
+int supervise(const Supervision& job);
+
+// One attempt at a line, whatever it is.
+int run_job(const LaunchLine& line);
 
 }  // namespace tessera

@@ -95,7 +95,8 @@ struct Watchdog::State {
                         .state = teardown.state(),
                         .failed = failed.load(),
                         .overdue = teardown.overdue(monotonic_ns()),
-                        .num_sigterms = hooks.num_sigterms()};
+                        .num_sigterms = hooks.num_sigterms(),
+                        .stop_requested = hooks.stop_requested()};
     const std::lock_guard lock(mutex);
     rules.set_timeout(timeout_seconds);
     if (log != nullptr) {

@@ -25,6 +25,8 @@ struct WatchdogHooks {
   std::function<int()> num_sigterms;
   std::function<void()> stop;
   std::function<void()> end_unsaved;
+  // Whether this rank was asked to stop, by whatever signal.
+  std::function<bool()> stop_requested = [] { return false; };
   // Asks for the word, once; true: this rank is to say what it found.
   std::function<bool()> claim_word;
   // Says the line where it is not empty, and ends this rank and its job with exit code 4.

@@ -60,7 +60,9 @@ std::optional<WatchdogDecision> WatchdogRules::decide_on_sigterm(const WatchdogS
   const int before = num_sigterms_;
   num_sigterms_ = signs.num_sigterms;
   if (peer_failed) return std::nullopt;  // it says why, and the launcher ends this rank
-  if (before > 0 || signs.num_sigterms > 1) return WatchdogDecision{WatchdogAct::kEndUnsaved, {}};
+  // A SIGTERM after another request insists, whichever signal that was.
+  if (before > 0 || signs.num_sigterms > 1 || signs.stop_requested)
+    return WatchdogDecision{WatchdogAct::kEndUnsaved, {}};
   stop_since_ = signs.now;
   return WatchdogDecision{WatchdogAct::kStop, {}};
 }

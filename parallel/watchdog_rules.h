@@ -19,6 +19,7 @@ struct WatchdogSigns {
   bool failed = false;                            // this rank is about to say an error of its own
   std::optional<Teardown::Overdue> overdue;
   int num_sigterms = 0;                             // so far
+  bool stop_requested = false;                      // by any signal, so far
   std::optional<CollectiveLog::Activity> activity;  // where there is a log
 };
 

@@ -90,7 +90,8 @@ class HelpFormatter final : public CLI::FormatterBase {
       rows.emplace_back(command->get_name(), first_line(command->get_description()));
     }
     for (const CLI::Option* option : app->get_options()) {
-      if (option->get_group().empty() || option == app->get_help_ptr()) continue;
+      const std::string group = option->get_group();
+      if (group.empty() || group == kUnlisted || option == app->get_help_ptr()) continue;
       rows.push_back(row_of(*option));
     }
     if (app->get_help_ptr() != nullptr) rows.push_back(row_of(*app->get_help_ptr()));

@@ -7,6 +7,9 @@ class App;
 
 namespace tessera {
 
+// The group of options that work and are completed, and have no line of their own in the help.
+inline constexpr const char* kUnlisted = "unlisted";
+
 // Sets the format of help pages and of usage errors for app and the subcommands that are added to it afterwards. A
 // command's examples are its footer (App::footer), one a line.
 void style_help(CLI::App& app);

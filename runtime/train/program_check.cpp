@@ -112,7 +112,7 @@ void ProgramCheck::end() {
   if (calls == nullptr || next_ == calls->size()) return;
   ExpectedCall missing = (*calls)[next_];
   missing.identity.step = step_;
-  throw CollectiveError(fmt::format("program check on {}/{}: {} was left out", missing.group, missing.channel,
+  throw CollectiveError(fmt::format("{}{}/{}: {} was left out", kProgramCheckError, missing.group, missing.channel,
                                     describe(missing.identity)),
                         kHint, FoundBy::kProgramCheck);
 }
@@ -120,7 +120,7 @@ void ProgramCheck::end() {
 void ProgramCheck::on_call(const CollectiveCall& call) {
   if (running_ == nullptr) return;
   const auto refuse = [&](const std::string& why) {
-    throw CollectiveError(fmt::format("program check on {}/{}: {} {}; it was not issued", call.group, call.channel,
+    throw CollectiveError(fmt::format("{}{}/{}: {} {}; it was not issued", kProgramCheckError, call.group, call.channel,
                                       describe(call.identity), why),
                           kHint, FoundBy::kProgramCheck);
   };

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fsdp/sharded_model.h"
@@ -25,6 +26,9 @@ std::vector<ExpectedCall> expected_calls(const StepProgram& program, const Shard
 // 64-bit words of the agreements (executor.cpp fills them).
 std::uint64_t num_norm_words(int world_size);
 std::uint64_t num_loss_words();
+
+// How its errors begin: for those who read them in a collective log.
+inline constexpr std::string_view kProgramCheckError = "program check on ";
 
 // Host thread only. Calls made while no program runs (agreements of the start, hashes) are not looked at.
 class ProgramCheck {

@@ -171,11 +171,36 @@ TEST(Launch, TakesItsOptionsBeforeAndAfterTheConfig) {
   EXPECT_EQ(tessera("launch --dry-run job.yaml -n 1").out, tessera("launch -n 1 job.yaml --dry-run").out);
 }
 
-TEST(Launch, RefusesWhatComesLaterByName) {
-  for (const char* option : {"--max-restarts", "--tee"}) {
-    const CommandResult result = tessera(fmt::format("launch -n 1 {} 1 job.yaml", option));
+TEST(Launch, KeepsWhatIsItsOwnOutOfTheLineOfMpirun) {
+  const std::string line = "launch -n 1 --dry-run job.yaml --run-dir r --progress plain";
+  EXPECT_EQ(tessera(line + " --max-restarts 3 --tee 0").out, tessera(line).out);
+}
+
+TEST(Launch, RefusesRanksToTeeThatThereAreNone) {
+  for (const auto& [ranks, why] :
+       {std::pair("2", "rank 2 is not one of the 2 ranks"), std::pair("0-5", "rank 5 is not one of the 2 ranks"),
+        std::pair("1-0", "found '1-0', expected ranks as 0,3 or 0-3, or all"),
+        std::pair("0,,1", "found '', expected ranks as 0,3 or 0-3, or all"),
+        std::pair("one", "found 'one', expected ranks as 0,3 or 0-3, or all")}) {
+    const CommandResult result = tessera(fmt::format("launch -n 2 --dry-run --tee {} job.yaml", ranks));
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.err, fmt::format("launch: {} is not available yet\n", option));
+    EXPECT_EQ(result.err, fmt::format("launch: --tee {}: {}\n", ranks, why));
+  }
+  EXPECT_EQ(tessera("launch -n 2 --max-restarts -1 job.yaml").exit_code, 2);
+}
+
+TEST(Launch, CompletesTheOptionsThatItsHelpHasNoLineFor) {
+  EXPECT_NE(tessera("completion bash").out.find("--bind-to"), std::string::npos);
+  EXPECT_EQ(tessera("launch --dry-run --bind-to bogus job.yaml").exit_code, 2);
+}
+
+TEST(Launch, RefusesHostsThatAreNoNumberOrRange) {
+  for (const char* nodes : {"0", "x", "2:1", "1:", ":2", "1:2:3", "-1"}) {
+    const CommandResult result =
+        tessera(fmt::format("launch --nproc-per-node 2 --nnodes {} --dry-run job.yaml", nodes));
+    EXPECT_EQ(result.exit_code, 2) << nodes;
+    EXPECT_EQ(result.err,
+              fmt::format("launch: --nnodes '{}' is neither a number of hosts, at least 1, nor MIN:MAX\n", nodes));
   }
 }
 

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "runtime/base/error.h"
-#include "tests/support/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -49,9 +46,9 @@ TEST(LaunchLine, CountsRanksPerNode) {
   request.ranks_per_node = 8;
   request.num_nodes = 2;
   request.hostfile = "hosts";
-  EXPECT_EQ(compose_launch(request, {.mpirun = kFour, .num_cores = 2, .num_slots = 16}).str(),
+  EXPECT_EQ(compose_launch(request, {.mpirun = kFour, .num_cores = 2, .hosts = {{"a", 8}, {"b", 8}}}).str(),
             "mpirun --quiet -n 16 --hostfile hosts --map-by ppr:8:node --bind-to none /bin/tessera train job.yaml");
-  EXPECT_EQ(compose_launch(request, {.mpirun = kFive, .num_cores = 2, .num_slots = 8}).str(),
+  EXPECT_EQ(compose_launch(request, {.mpirun = kFive, .num_cores = 2, .hosts = {{"a", 4}, {"b", 4}}}).str(),
             "mpirun --quiet -n 16 --hostfile hosts --map-by ppr:8:node:OVERSUBSCRIBE --bind-to none /bin/tessera train "
             "job.yaml");
   request.ranks_per_node.reset();
@@ -154,25 +151,33 @@ TEST(VersionOfMpirun, IsReadFromTheFirstLine) {
   EXPECT_EQ(parse_mpirun_version("HYDRA build details:\n").major, 0);
 }
 
-TEST(Hostfile, TellsItsSlotsOnlyWhereEveryHostDoes) {
-  const test::TemporaryDirectory directory;
-  const std::string path = directory / "hosts";
-  std::ofstream(path) << "# two of them\nnode-a slots=4\nnode-b slots=2 max_slots=8  # small\n\n";
-  EXPECT_EQ(count_slots(path), 6);
-  std::ofstream(path) << "node-a slots=4\nnode-b\n";
-  EXPECT_EQ(count_slots(path), std::nullopt);
-  for (const char* slots : {"x", "", "-1", "4x", "99999999999999999999"}) {
-    std::ofstream(path) << "node-a slots=4\nnode-b slots=" << slots << "\n";
-    try {
-      count_slots(path);
-      ADD_FAILURE() << slots;
-    } catch (const ConfigError& error) {
-      EXPECT_NE(error.line().find(path + ":2: found slots=" + slots + ", expected"), std::string::npos) << error.line();
-    }
+TEST(LaunchLine, RefusesMoreHostsThanAreNamed) {
+  LaunchRequest request = request_of(0);
+  request.num_ranks.reset();
+  request.ranks_per_node = 2;
+  request.num_nodes = 3;
+  request.hostfile = "hosts";
+  const LaunchFacts facts{.mpirun = kFour, .num_cores = 2, .hosts = {{"a", 2}, {"b", 2}}};
+  try {
+    compose_launch(request, facts);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.line(), "launch: --nnodes 3, and hosts names 2 hosts");
   }
-  std::ofstream(path) << "# nobody\n";
-  EXPECT_THROW(count_slots(path), ConfigError);
-  EXPECT_THROW(count_slots(directory / "absent"), ConfigError);
+  request.min_nodes = 3;
+  request.num_nodes = 4;
+  EXPECT_THROW(compose_launch(request, facts), ConfigError);
+  request.min_nodes = 1;  // MIN:MAX takes as many as there are
+  EXPECT_EQ(compose_launch(request, facts).num_ranks, 4);
+  request.num_nodes = 1;  // more hosts than are needed are no error
+  EXPECT_EQ(compose_launch(request, facts).num_ranks, 2);
+}
+
+TEST(LaunchLine, KnowsWhetherAllRanksAreOfThisHost) {
+  EXPECT_TRUE(compose_launch(request_of(2), {.mpirun = kFour, .num_cores = 2}).one_host);
+  LaunchRequest request = request_of(2);
+  request.host = "a:1,b:1";
+  EXPECT_FALSE(compose_launch(request, {.mpirun = kFour, .num_cores = 2, .hosts = {{"a", 1}, {"b", 1}}}).one_host);
 }
 
 }  // namespace

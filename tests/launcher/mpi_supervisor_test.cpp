@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "launcher/attempt.h"
 #include "launcher/supervisor.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"

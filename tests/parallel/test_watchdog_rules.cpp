@@ -125,6 +125,15 @@ TEST(WatchdogRules, ASecondSigtermDoesNotWait) {
   EXPECT_EQ(scene.at(11.2).act, WatchdogAct::kEndUnsaved);
 }
 
+TEST(WatchdogRules, ASigtermAfterAnyOtherRequestDoesNotWait) {  // a second Ctrl-C, of which mpirun makes a SIGTERM
+  Scene scene;
+  scene.signs.stop_requested = true;
+  EXPECT_EQ(scene.at(10).act, WatchdogAct::kNothing);
+  scene.signs.num_sigterms = 1;
+  EXPECT_EQ(scene.at(11).act, WatchdogAct::kLookAgainSoon) << "it may still be that a peer died";
+  EXPECT_EQ(scene.at(11.2).act, WatchdogAct::kEndUnsaved);
+}
+
 TEST(WatchdogRules, AnErrorOfThisRankGoesFirst) {
   Scene scene;
   scene.signs.failed = true;

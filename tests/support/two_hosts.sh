@@ -3,15 +3,18 @@
 # its own, so that MPI sees two hosts. Everything is removed at the end, however it ends. It shows what crosses a network, not speed.
 #
 #   two_hosts.sh [--per-host N] MPIRUN ARGUMENTS…     for example: two_hosts.sh --per-host 2 mpirun -n 4 ./program
+#   two_hosts.sh [--per-host N] --launch TESSERA ARGUMENTS…      the same for TESSERA launch ARGUMENTS…
 #
-# The options that place ranks on the hosts are put in front of ARGUMENTS. Inside, TWO_HOSTS_A and TWO_HOSTS_B name the namespaces and
+# The options that place ranks on the hosts are put in front of ARGUMENTS (the rest of mpirun's goes to `tessera launch` by the environment). Inside, TWO_HOSTS_A and TWO_HOSTS_B name the namespaces and
 # TWO_HOSTS_LINK the wire's end in each (to cut it: ip -n "$TWO_HOSTS_B" link set "$TWO_HOSTS_LINK" down).
 # Exit status: that of mpirun; 77, and "skipped: reason", where namespaces are not allowed.
 set -euo pipefail
 
 per_host=2
 if [[ ${1:-} == --per-host ]]; then per_host=$2; shift 2; fi
-[[ $# -ge 2 ]] || { sed -n '5p' "$0" >&2; exit 2; }
+launch=
+if [[ ${1:-} == --launch ]]; then launch=1; shift; fi
+[[ $# -ge 2 ]] || { sed -n '5,6p' "$0" >&2; exit 2; }
 mpirun=$1
 shift
 
@@ -59,11 +62,20 @@ case \$1 in
   *) echo "two_hosts: no host \$1" >&2; exit 1 ;;
 esac
 shift
+# As a shell that finds no way to a host.
+ip -n "\$namespace" -o link show "$TWO_HOSTS_LINK" | grep -q "state UP" || { sleep 2; exit 255; }
 exec ip netns exec "\$namespace" unshare --uts sh -c 'hostname "\$0" && exec sh -c "\$1"' "\$name" "\$*"
 AGENT
 chmod +x "$scratch/agent"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-placing=(--oversubscribe --host "$NETWORK.1:$per_host,$NETWORK.2:$per_host" --mca plm_rsh_agent "$scratch/agent"
-  --mca btl_tcp_if_include "$NETWORK.0/24" --mca oob_tcp_if_include "$NETWORK.0/24")
+settings=(plm_rsh_agent "$scratch/agent" btl_tcp_if_include "$NETWORK.0/24" oob_tcp_if_include "$NETWORK.0/24")
+hosts="$NETWORK.1:$per_host,$NETWORK.2:$per_host"
+if [[ -n $launch ]]; then
+  for ((i = 0; i < ${#settings[@]}; i += 2)); do export "OMPI_MCA_${settings[i]}=${settings[i + 1]}"; done
+  placing=(launch --host "$hosts")
+else
+  placing=(--oversubscribe --host "$hosts")
+  for ((i = 0; i < ${#settings[@]}; i += 2)); do placing+=(--mca "${settings[i]}" "${settings[i + 1]}"); done
+fi
 ip netns exec "$TWO_HOSTS_A" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$NAME_A" "$mpirun" "${placing[@]}" "$@"

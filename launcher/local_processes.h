@@ -1,0 +1,35 @@
+// What the kernel says of the processes below mpirun on this host.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+// Direct children of a process; none where the kernel does not list them.
+std::vector<pid_t> children_of(pid_t process);
+
+// Those children of mpirun that run one of these programs. It has others: what it starts daemons with.
+class LocalRanks {
+ public:
+  // words: of the line that started mpirun; those that are files are programs.
+  LocalRanks(pid_t mpirun, const std::vector<std::string>& words);
+  std::vector<pid_t> pids() const;
+
+ private:
+  pid_t mpirun_;
+  std::vector<std::string> programs_;
+};
+
+// Whether the process has a handler for the signal: without one it would die of it.
+bool handles(pid_t process, int signal);
+
+// From now on processes whose parent is gone become children of this one, so that none of them is lost.
+void adopt_orphans();
+// Kills every child of this process and collects them, within the time at most. Returns how many there were.
+int end_orphans(std::chrono::milliseconds patience);
+
+}  // namespace tessera
