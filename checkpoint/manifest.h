@@ -44,6 +44,7 @@ struct Manifest {
   std::uint64_t run_id = 0;
   std::int64_t step = 0;
   std::int64_t saved_at = 0;  // Unix seconds
+  bool weights_only = false;  // an import: parameters without optimizer state, and no run to go on with
   Fields model;
   TrainingState training;
   std::vector<FileRecord> files;

@@ -32,6 +32,12 @@ class Node {
     return {*value, path_, where_.empty() ? field : fmt::format("{}.{}", where_, field)};
   }
   bool is_null() const { return json_.is_null(); }
+  bool has(const char* field) const { return json_.is_object() && json_.contains(field); }
+
+  bool flag() const {
+    expect(json_.is_boolean(), "truth value");
+    return json_.get<bool>();
+  }
 
   std::string text() const {
     expect(json_.is_string(), "text");
@@ -177,6 +183,7 @@ Manifest decode_manifest(const std::string& text, const std::string& path) {
   Manifest manifest{.run_id = root.at("run_id").hash(),
                     .step = root.at("step").count(),
                     .saved_at = root.at("saved_at").count(),
+                    .weights_only = root.has("weights_only") && root.at("weights_only").flag(),
                     .model = root.at("model").fields(),
                     .training = training_of(root.at("training")),
                     .root_hash = root.at("root_hash").hash(),

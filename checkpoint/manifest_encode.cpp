@@ -81,6 +81,7 @@ std::string encode_manifest(const Manifest& manifest) {
   std::string body = fmt::format("\"format\": \"{}\",\n\"version\": {},\n", kManifestFormat, kCheckpointVersion);
   body += fmt::format("\"run_id\": \"{}\",\n\"step\": {},\n\"saved_at\": {},\n", hex64(manifest.run_id), manifest.step,
                       manifest.saved_at);
+  if (manifest.weights_only) body += "\"weights_only\": true,\n";
   body += fmt::format("\"root_hash\": \"{}\",\n\"state_hash\": \"{}\",\n", hex64(manifest.root_hash),
                       hex64(manifest.state_hash));
   body += fmt::format("\"model\": {},\n\"training\": {},\n", json_of(manifest.model).dump(-1, ' ', false, replace),

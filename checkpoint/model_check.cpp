@@ -45,7 +45,9 @@ void check_model(const Manifest& manifest, const std::string& folder, const Fiel
   found.resize(found.size() - num_left_out);
   throw CheckpointError(fmt::format("{}: another model: {}{}", folder, fmt::join(found, "; "),
                                     num_left_out > 0 ? fmt::format("; and {} more", num_left_out) : ""),
-                        "resume with the job file of the run, or start a new one with checkpoint.init_from");
+                        extra == ExtraTensors::kRefuse
+                            ? "resume with the job file of the run, or start a new one with checkpoint.init_from"
+                            : "the job's model section has to be the saved one (tessera checkpoint show)");
 }
 
 }  // namespace tessera
