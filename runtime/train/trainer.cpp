@@ -367,12 +367,10 @@ class Trainer {
     }
     if (config_.run.sample_every > 0) {
       if (config_.data.tokenizer.empty())
-        throw ConfigError("run.sample_every: text needs data.tokenizer", "data.tokenizer: bytes, or a *.model");
+        throw ConfigError("run.sample_every: text needs data.tokenizer",
+                          "data.tokenizer: bytes, a *.model or a tokenizer.json");
       tokenizer_ = load_tokenizer(config_.data.tokenizer);
-      if (tokenizer_->vocab_size() > model.vocab_size) {
-        throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(),
-                                      tokenizer_->vocab_size(), model.vocab_size));
-      }
+      check_vocabulary(*tokenizer_, model.vocab_size);
     }
   }
 
