@@ -675,7 +675,8 @@ class Trainer {
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{
         .num_tokens = kSampleTokens,
-        .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
+        .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed},
+        .num_choices = tokenizer_->vocab_size()};
     std::vector<std::uint32_t> text;
     std::exception_ptr not_finite;
     try {
@@ -686,8 +687,7 @@ class Trainer {
     agreed([&] {
       if (not_finite) std::rethrow_exception(not_finite);
     });
-    // A vocabulary padded beyond the tokenizer has ids without text.
-    std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
+    std::erase_if(text, [&](std::uint32_t id) { return tokenizer_->is_special(id); });
     if (first()) reporter_->print(fmt::format("--- sample after step {} ---\n{}\n---", step, tokenizer_->decode(text)));
   }
 
