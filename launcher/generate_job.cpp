@@ -47,8 +47,9 @@ ExitCode generate_rank(MpiSession& session, RankGuard& guard, const GenerateOpti
   std::unique_ptr<GenerateOutput> output;
   session.agree([&] {
     if (!first) return;
-    request = make_generate_request(options);
-    output = std::make_unique<GenerateOutput>(options, request, stdout);
+    PreparedGenerate prepared = make_generate_request(options);
+    request = prepared.request;
+    output = std::make_unique<GenerateOutput>(options, std::move(prepared), stdout);
   });
   const std::string shared = session.all_gather(first ? request.encode() : "")[0];
   if (!first) request = GenerateRequest::decode(shared);

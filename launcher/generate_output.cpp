@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-GenerateOutput::GenerateOutput(const GenerateOptions& options, const GenerateRequest& request, std::FILE* out)
-    : options_(options), request_(request), out_(out), tokenizer_(load_tokenizer(request.tokenizer)) {}
+GenerateOutput::GenerateOutput(const GenerateOptions& options, PreparedGenerate prepared, std::FILE* out)
+    : options_(options), request_(std::move(prepared.request)), out_(out), tokenizer_(std::move(prepared.tokenizer)) {}
 
 void GenerateOutput::write(const std::string& text) {
   if (text.empty()) return;

@@ -15,8 +15,8 @@ namespace tessera {
 
 class GenerateOutput {
  public:
-  // Loads the tokenizer. request and out outlive the object.
-  GenerateOutput(const GenerateOptions& options, const GenerateRequest& request, std::FILE* out);
+  // options and out outlive the object.
+  GenerateOutput(const GenerateOptions& options, PreparedGenerate prepared, std::FILE* out);
 
   // A token that continues prompt n; prompts come one after the other.
   void token(std::size_t prompt, std::uint32_t token);
@@ -34,7 +34,7 @@ class GenerateOutput {
   };
 
   const GenerateOptions& options_;
-  const GenerateRequest& request_;
+  GenerateRequest request_;
   std::FILE* out_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TextStream> stream_;  // of the prompt that is being continued

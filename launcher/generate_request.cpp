@@ -39,6 +39,7 @@ std::string read_prompt(const std::string& path) {
   } else {
     std::error_code error;
     if (!fs::exists(path, error)) throw DataError(fmt::format("--prompt-file {}: no such file", path));
+    if (fs::is_directory(path, error)) throw DataError(fmt::format("--prompt-file {}: is a directory", path));
     std::ifstream in(path, std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     if (!in.good() && !in.eof()) throw DataError(fmt::format("--prompt-file {}: cannot read", path));
@@ -57,7 +58,7 @@ std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, const std::
   if (spelled_out) tokens.clear();
   tokens.insert(tokens.end(), text.begin(), text.end());
   if (tokens.empty())
-    throw ConfigError(fmt::format("prompt: '{}' is no token of {}", prompt, tokenizer.name()),
+    throw ConfigError(fmt::format("prompt {}: '{}' makes no token with {}", number, prompt, tokenizer.name()),
                       "at least one character");
   return tokens;
 }
@@ -94,7 +95,7 @@ std::string find_tokenizer(const std::string& given, const std::string& configur
   throw ConfigError(found, "--tokenizer FILE: what made the tokens that the model was trained on");
 }
 
-GenerateRequest make_generate_request(const GenerateOptions& options) {
+PreparedGenerate make_generate_request(const GenerateOptions& options) {
   check_options(options);
   const auto files = make_posix_file_system();
   GenerateRequest request;
@@ -103,14 +104,15 @@ GenerateRequest make_generate_request(const GenerateOptions& options) {
   request.config = manifest.training.config;
   const JobConfig config = config_of(manifest, request.folder);
   request.tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, run_of_checkpoint(request.folder));
-  const auto tokenizer = load_tokenizer(request.tokenizer);
+  auto tokenizer = load_tokenizer(request.tokenizer);
   check_vocabulary(*tokenizer, config.model.vocab_size);
   request.tokenizer_vocab_size = tokenizer->vocab_size();
   request.stop_tokens = tokenizer->stop_tokens();
   request.prompts = options.prompts;
   for (const std::string& path : options.prompt_files) request.prompts.push_back(read_prompt(path));
-  for (const std::string& prompt : request.prompts) request.prompt_tokens.push_back(encode_prompt(*tokenizer, prompt));
-  return request;
+  for (std::size_t i = 0; i < request.prompts.size(); ++i)
+    request.prompt_tokens.push_back(encode_prompt(*tokenizer, request.prompts[i], i + 1));
+  return {std::move(request), std::move(tokenizer)};
 }
 
 std::string GenerateRequest::encode() const {

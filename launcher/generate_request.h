@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/train/sampling.h"
+#include "runtime/train/tokenizer.h"
 
 namespace tessera {
 
@@ -33,8 +35,13 @@ struct GenerateRequest {
   static GenerateRequest decode(const std::string& text);
 };
 
+struct PreparedGenerate {
+  GenerateRequest request;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
 // CheckpointError where there is no checkpoint, ConfigError for the options, DataError for the tokenizer or a prompt that it cannot take.
-GenerateRequest make_generate_request(const GenerateOptions& options);
+PreparedGenerate make_generate_request(const GenerateOptions& options);
 
 // The tokenizer of a checkpoint: `given` where it is not empty; else `configured` (data.tokenizer), as it is or, where it is not there, relative to
 // the run; else tokenizer/tokenizer.json or tokenizer/tokenizer.model of the run, which an import leaves there. ConfigError where there is none.

@@ -5,7 +5,10 @@
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 
 #include "runtime/base/error.h"
 #include "runtime/train/foreign_format.h"
@@ -13,12 +16,35 @@
 namespace tessera {
 namespace {
 
+struct Range {
+  char32_t first, last;
+};
+
+// Letters and numbers of Unicode 15.1 and 16, which older releases of ICU (72 and 74) do not know: words must not depend on the system.
+constexpr Range kNewLetters[] = {{0x1c89, 0x1c8a},   {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3},
+                                 {0x10d4a, 0x10d65}, {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x11380, 0x11389},
+                                 {0x1138b, 0x1138b}, {0x1138e, 0x1138e}, {0x11390, 0x113b5}, {0x113b7, 0x113b7},
+                                 {0x113d1, 0x113d1}, {0x113d3, 0x113d3}, {0x11bc0, 0x11be0}, {0x13460, 0x143fa},
+                                 {0x16100, 0x1611d}, {0x16d40, 0x16d6c}, {0x18cff, 0x18cff}, {0x1e5d0, 0x1e5ed},
+                                 {0x1e5f0, 0x1e5f0}, {0x2ebf0, 0x2ee5d}};
+constexpr Range kNewNumbers[] = {{0x10d40, 0x10d49}, {0x116d0, 0x116e3}, {0x11bf0, 0x11bf9}, {0x16130, 0x16139},
+                                 {0x16d70, 0x16d79}, {0x1ccf0, 0x1ccf9}, {0x1e5f1, 0x1e5fa}};
+
+bool is_in(std::span<const Range> ranges, char32_t code) {
+  const auto after = std::ranges::upper_bound(ranges, code, {}, &Range::first);
+  return after != ranges.begin() && code <= std::prev(after)->last;
+}
+
 CharClass look_up(char32_t code) {
   if (code == '\r' || code == '\n') return CharClass::kNewline;
   const auto point = static_cast<UChar32>(code);
   const std::uint32_t type = U_GET_GC_MASK(point);
   if ((type & U_GC_L_MASK) != 0) return CharClass::kLetter;
   if ((type & U_GC_N_MASK) != 0) return CharClass::kNumber;
+  if (type == U_GC_CN_MASK) {  // not assigned yet, as far as ICU knows
+    if (is_in(kNewLetters, code)) return CharClass::kLetter;
+    if (is_in(kNewNumbers, code)) return CharClass::kNumber;
+  }
   return u_isUWhiteSpace(point) != 0 ? CharClass::kSpace : CharClass::kOther;
 }
 

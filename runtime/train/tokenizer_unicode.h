@@ -1,5 +1,4 @@
-// What the tokenizers of tokenizer.json ask about characters. Unicode's data comes from the system's ICU: a character that this release does not know
-// yet is of class kOther.
+// What the tokenizers of tokenizer.json ask about characters: Unicode 16, from the system's ICU and a table of what older ones lack.
 #pragma once
 
 #include <cstddef>

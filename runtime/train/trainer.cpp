@@ -671,7 +671,8 @@ class Trainer {
   void sample(std::int64_t step) {
     if (!sampler_)
       sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(), plan_.schedule, check_.get());
-    std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
+    std::vector<std::uint32_t> prompt = tokenizer_->text_prefix();
+    if (prompt.empty()) prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{
         .num_tokens = kSampleTokens,
