@@ -394,7 +394,8 @@ TEST(TokenizerFile, OfATextIsSaidWhatItsFileIsCalled) {
     load_tokenizer(directory / "good.json");
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_EQ(error.line(), (directory / "tokenizer_config.json").string() + ": eos_token.content: found 5, expected a string");
+    EXPECT_EQ(error.line(),
+              (directory / "tokenizer_config.json").string() + ": eos_token.content: found 5, expected a string");
   }
 }
 
