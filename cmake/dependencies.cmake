@@ -46,5 +46,6 @@ tessera_find(hwloc::hwloc HEADER hwloc.h LIBRARIES hwloc PACKAGE libhwloc-dev)
 # By its files too: its pkg-config file names its own dependencies on newer releases, and its CMake file is not everywhere.
 tessera_find(re2::re2 HEADER re2/re2.h LIBRARIES re2 PACKAGE libre2-dev)
 tessera_find(xxhash::xxhash HEADER xxhash.h LIBRARIES xxhash PACKAGE libxxhash-dev)
+tessera_find(ICU::uc HEADER unicode/uchar.h LIBRARIES icuuc PACKAGE libicu-dev)
 tessera_find(sentencepiece::sentencepiece HEADER sentencepiece_processor.h LIBRARIES sentencepiece sentencepiece_train
              PACKAGE libsentencepiece-dev)

@@ -9,6 +9,7 @@
 #include "tools/config_command.h"
 #include "tools/data_command.h"
 #include "tools/env_command.h"
+#include "tools/generate_command.h"
 #include "tools/help_command.h"
 #include "tools/inspect_command.h"
 #include "tools/launch_command.h"
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   tessera::add_checkpoint_commands(app, exit_code);
   tessera::add_config_commands(app, exit_code);
   tessera::add_data_commands(app, exit_code);
+  tessera::add_generate_command(app, exit_code);
   tessera::add_bench_commands(app, exit_code);
   tessera::add_env_command(app, exit_code);
   tessera::add_completion_command(app, exit_code);

@@ -10,20 +10,16 @@
 
 #include "fsdp/policy.h"
 #include "launcher/binding.h"
-#include "launcher/cpuset.h"
-#include "launcher/host_memory.h"
 #include "launcher/mpi_session.h"
 #include "launcher/placement.h"
 #include "launcher/rank_guard.h"
+#include "launcher/rank_setup.h"
 #include "launcher/stop_signal.h"
 #include "launcher/topology.h"
 #include "launcher/wrong_start.h"
-#include "parallel/mpi/mpi_communicator.h"
-#include "parallel/shm/shm_communicator.h"
 #include "runtime/base/log.h"
 #include "runtime/config/load.h"
 #include "runtime/device/cpu/cpu_device.h"
-#include "runtime/train/reporter.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 
@@ -38,45 +34,6 @@ ProgressMode progress_mode(const std::string& wanted) {
   const bool wide =
       ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
   return wide ? ProgressMode::kBar : ProgressMode::kPlain;
-}
-
-std::unique_ptr<CommunicatorFactory> make_factory(const CollectivesConfig& config, const Placement& placement) {
-  CommunicatorOptions options;
-  options.timeout_seconds = config.timeout_seconds;
-  if (config.backend == "shm") return make_shm_factory(placement, options);
-  if (config.backend == "mpi") return make_mpi_factory(placement, options);
-  require(config.backend == "auto", "collectives.backend was checked when it was loaded");
-  return make_auto_factory(placement, options);
-}
-
-// What this rank finds out on its own, before it talks to the others.
-struct Host {
-  Topology machine;
-  std::vector<int> cpuset;
-};
-
-// The bindings of all ranks, this rank's with its threads. Collective.
-struct JobBinding {
-  RankBinding mine;
-  std::vector<BoundRank> all;
-};
-
-JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConfig& config) {
-  std::vector<std::vector<int>> given;
-  for (const std::string& text : session.all_gather_local(cpuset_text(here.cpuset)))
-    given.push_back(parse_cpuset(text));
-  const std::vector<RankBinding> local = plan_bindings(here.machine, given, config.threads, config.bind);
-  JobBinding binding{local[static_cast<std::size_t>(session.local_rank())], {}};
-  const BoundRank mine{session.rank(), session.host(), static_cast<int>(here.machine.cores.size()), binding.mine};
-  for (const std::string& text : session.all_gather(mine.encode())) binding.all.push_back(BoundRank::decode(text));
-  return binding;
-}
-
-// The ranks of a host share its memory evenly.
-MemoryBudget share_of_host(const MpiSession& session) {
-  const std::int64_t bytes = host_memory_bytes();
-  return {bytes / session.local_size(),
-          fmt::format("{} of {} for {} ranks", format_bytes(bytes), session.host(), session.local_size())};
 }
 
 void check_keys(const std::vector<std::string>& keys) {
@@ -123,7 +80,7 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
   adopt_stored_lanes(session, config, run_directory);
   session.agree([&] {
     batch = resolve(config, session.size());
-    here = {load_topology("live"), current_cpuset()};
+    here = this_host();
     described = (config.mesh.topology == "live" ? here.machine : load_topology(config.mesh.topology)).str();
   });
   guard.set_timeout(config.collectives.timeout_seconds);

@@ -65,6 +65,9 @@ std::string report(const PrepareSummary& summary, double seconds) {
                       side.unigram_entropy_per_byte());
   if (summary.invalid_utf8_bytes > 0)
     text += fmt::format("{} bytes are not UTF-8; kept, a token each\n", grouped(summary.invalid_utf8_bytes));
+  if (summary.special_tokens_in_text > 0)
+    text += fmt::format("{} special tokens are spelled out in the text, and are encoded as such\n",
+                        grouped(summary.special_tokens_in_text));
   return text + fmt::format("wrote {} in {:.1f} s\n", summary.output, seconds);
 }
 
@@ -90,7 +93,9 @@ void add_prepare(CLI::App& data) {
       "tessera data prepare stories.txt --split '<|endoftext|>' --output data/stories --tokenizer bytes");
   command->add_option("INPUT", options.inputs, "files or quoted patterns")->required();
   command->add_option("--output", options.output, "folder to make")->required()->option_text("DIR");
-  command->add_option("--tokenizer", options.tokenizer, "bytes, a SentencePiece PATH.model, or train:bpe:VOCAB")
+  command
+      ->add_option("--tokenizer", options.tokenizer,
+                   "bytes, a SentencePiece PATH.model, a tokenizer.json, or train:bpe:VOCAB")
       ->required()
       ->option_text("SPEC");
   CLI::Option* fraction = command
@@ -131,7 +136,9 @@ void add_show(CLI::App& data) {
   command->footer(
       "tessera data show data/books/validation.bin\ntessera data show tokens.bin --tokenizer my.model --head 200");
   command->add_option("FILE", arguments->path, "a token file")->required();
-  command->add_option("--tokenizer", arguments->tokenizer, "bytes or PATH.model (what data prepare left beside FILE)")
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "bytes, PATH.model or PATH.json (what data prepare left beside FILE)")
       ->option_text("SPEC");
   command->add_option("--head", arguments->head, "tokens to show (32)")->option_text("N");
   command->add_flag("--json", arguments->json, "print as JSON");

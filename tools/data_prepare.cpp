@@ -183,6 +183,12 @@ std::int64_t parse_vocab_size(const std::string& spec) {
   return std::stoll(digits);
 }
 
+// What the tokenizer is called beside its tokens; "bytes" needs no file.
+std::string tokenizer_name(const std::string& spec) {
+  if (spec == "bytes") return spec;
+  return std::string(fs::path(spec).extension() == ".json" ? kJsonTokenizerName : kTokenizerName);
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options, const SplitText& text,
                                           std::uint64_t text_bytes, const OutputFolder& folder) {
   if (options.tokenizer == "bytes") return load_tokenizer("bytes");
@@ -194,10 +200,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options, const S
     return load_tokenizer(model);
   }
   auto tokenizer = load_tokenizer(options.tokenizer);
-  std::ifstream in(options.tokenizer, std::ios::binary);
-  AtomicFile copy(model);
-  copy.append(std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()));
-  copy.commit();
+  const std::vector<std::string> files = tokenizer->files();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    std::ifstream in(files[i], std::ios::binary);
+    const std::string name = i == 0 ? tokenizer_name(options.tokenizer) : fs::path(files[i]).filename().string();
+    AtomicFile copy(folder.file(name).string());
+    copy.append(std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()));
+    copy.commit();
+  }
   return tokenizer;
 }
 
@@ -242,10 +252,12 @@ PrepareSummary prepare_data(const PrepareOptions& options) {
   OutputFolder folder(options.output, options.overwrite);
   const auto tokenizer = make_tokenizer(options, text, estimate_text_bytes(inputs), folder);
   const std::vector<std::uint32_t> separator = separator_tokens(options, *tokenizer);
+  const std::vector<std::uint32_t> prefix = tokenizer->text_prefix();  // of each document
 
   PrepareSummary summary;
   summary.output = options.output;
-  summary.tokenizer = options.tokenizer == "bytes" ? "bytes" : (fs::path(options.output) / kTokenizerName).string();
+  const std::string name = tokenizer_name(options.tokenizer);
+  summary.tokenizer = name == "bytes" ? name : (fs::path(options.output) / name).string();
   summary.vocab_size = tokenizer->vocab_size();
   SplitWriter train(folder, summary.vocab_size, options.shard_tokens, false);
   SplitWriter held_out(folder, summary.vocab_size, options.shard_tokens, true);
@@ -269,6 +281,9 @@ PrepareSummary prepare_data(const PrepareOptions& options) {
             fmt::format("{}: tokens of {} bytes do not give the text back", tokenizer->name(), section.text.size()));
       }
       summary.invalid_utf8_bytes += count_invalid_utf8(section.text);
+      summary.special_tokens_in_text +=
+          std::ranges::count_if(tokens, [&](std::uint32_t token) { return tokenizer->is_special(token); });
+      if (open_document == nullptr) side.append(prefix);
       side.append(tokens);
       side.count_text(section.text.size());
       open_document = &side;
@@ -304,9 +319,10 @@ std::string to_json(const PrepareSummary& summary) {
                                   {"unigram_entropy_per_byte", side.unigram_entropy_per_byte()}};
   };
   return nlohmann::ordered_json{{"format", 1},
-                                {"tokenizer", summary.tokenizer == "bytes" ? "bytes" : std::string(kTokenizerName)},
+                                {"tokenizer", fs::path(summary.tokenizer).filename().string()},
                                 {"vocab_size", summary.vocab_size},
                                 {"invalid_utf8_bytes", summary.invalid_utf8_bytes},
+                                {"special_tokens_in_text", summary.special_tokens_in_text},
                                 {"train", split(summary.train)},
                                 {"validation", split(summary.validation)}}
       .dump(2);

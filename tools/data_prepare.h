@@ -13,7 +13,7 @@ namespace tessera {
 struct PrepareOptions {
   std::vector<std::string> inputs;      // files or patterns
   std::string output;                   // a folder that does not exist, or is empty
-  std::string tokenizer;                // bytes | PATH.model | train:bpe:VOCAB
+  std::string tokenizer;                // bytes | PATH.model | PATH.json | train:bpe:VOCAB
   double validation_fraction = 0.05;    // of the text; used where validation is empty
   std::vector<std::string> validation;  // files or patterns
   std::optional<std::string>
@@ -44,10 +44,11 @@ struct PrepareSummary {
   std::string output, tokenizer;  // tokenizer: what a job's data.tokenizer should say
   std::int64_t vocab_size = 0;
   std::int64_t invalid_utf8_bytes = 0;
+  std::int64_t special_tokens_in_text = 0;  // spelled out in it, and encoded as what they spell
   SplitSummary train, validation;
 };
 
-// Writes OUTPUT/train-NNNNN.bin, validation.bin, tokenizer.model and dataset.json. All of it appears at once, by a
+// Writes OUTPUT/train-NNNNN.bin, validation.bin, the tokenizer and dataset.json. All of it appears at once, by a
 // rename, when it is complete. DataError for the text, ConfigError for the options.
 PrepareSummary prepare_data(const PrepareOptions& options);
 

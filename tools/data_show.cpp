@@ -12,6 +12,7 @@
 #include "runtime/train/foreign_format.h"
 #include "runtime/train/token_data.h"
 #include "runtime/train/tokenizer.h"
+#include "tools/output_folder.h"
 
 namespace tessera {
 namespace {
@@ -22,7 +23,9 @@ namespace fs = std::filesystem;
 std::string tokenizer_beside(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code ignored;
-  if (fs::is_regular_file(folder / "tokenizer.model", ignored)) return (folder / "tokenizer.model").string();
+  for (const std::string_view name : {kTokenizerName, kJsonTokenizerName}) {
+    if (fs::is_regular_file(folder / name, ignored)) return (folder / name).string();
+  }
   std::ifstream in(folder / "dataset.json");
   const auto dataset = nlohmann::json::parse(in, nullptr, false);
   return dataset.is_object() && dataset.value("tokenizer", nlohmann::json()) == "bytes" ? "bytes" : "";

@@ -17,7 +17,7 @@ struct TokenFileSummary {
   std::string text;                  // the first tokens as text
 };
 
-// Reads the whole file. tokenizer: see load_tokenizer; "" takes tokenizer.model beside the file, or bytes where
+// Reads the whole file. tokenizer: see load_tokenizer; "" takes tokenizer.model or tokenizer.json beside the file, or bytes where
 // dataset.json beside it says so. DataError where the file is no token file, or where an id of the shown tokens is
 // outside the tokenizer's vocabulary.
 TokenFileSummary summarize_token_file(const std::string& path, const std::string& tokenizer, std::int64_t head);

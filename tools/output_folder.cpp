@@ -9,6 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/train/tokenizer_companions.h"
 
 namespace tessera {
 namespace {
@@ -28,7 +29,8 @@ std::set<std::string> names_written_by_us(const fs::path& folder) {
       if (name.is_string()) names.insert(name.get<std::string>());
     }
   }
-  names.insert({std::string(kSummaryName), std::string(kTokenizerName)});
+  names.insert({std::string(kSummaryName), std::string(kTokenizerName), std::string(kJsonTokenizerName)});
+  names.insert(companion_names().begin(), companion_names().end());
   return names;
 }
 

@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-inline constexpr std::string_view kTokenizerName = "tokenizer.model", kSummaryName = "dataset.json",
-                                  kValidationName = "validation.bin";
+inline constexpr std::string_view kTokenizerName = "tokenizer.model", kJsonTokenizerName = "tokenizer.json",
+                                  kSummaryName = "dataset.json", kValidationName = "validation.bin";
 
 class OutputFolder {
  public:

@@ -24,7 +24,7 @@ void check_run(const JobConfig& job, Relations& broken) {
   if (job.run.sample_every > 0 && job.data.tokenizer.empty()) {
     broken.push_back({{"run.sample_every", "data.tokenizer"},
                       fmt::format("{} needs data.tokenizer, which is not set", job.run.sample_every),
-                      "data.tokenizer: bytes or a *.model file"});
+                      "data.tokenizer: bytes, a *.model file or a tokenizer.json"});
   }
 }
 

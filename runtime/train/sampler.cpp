@@ -68,8 +68,12 @@ std::vector<std::uint32_t> Sampler::generate(std::vector<std::uint32_t> text, co
                          static_cast<std::int32_t>(config_.loss.ignore_index));
     std::copy(text.end() - context, text.end(), batch.tokens.begin());
     window->executor.logits(program_, {.step = step, .batch = &batch, .logits_row = context - 1}, logits);
+    const std::span<const float> choices =
+        options.num_choices > 0 ? std::span(logits).first(static_cast<std::size_t>(options.num_choices)) : logits;
     text.push_back(
-        static_cast<std::uint32_t>(sample_token(logits, options.sampling, static_cast<std::int64_t>(text.size()))));
+        static_cast<std::uint32_t>(sample_token(choices, options.sampling, static_cast<std::int64_t>(text.size()))));
+    if (options.on_token) options.on_token(text.back());
+    if (std::ranges::find(options.stop_tokens, text.back()) != options.stop_tokens.end()) break;
   }
   return {text.begin() + static_cast<std::ptrdiff_t>(prompt_size), text.end()};
 }

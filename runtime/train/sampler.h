@@ -1,6 +1,7 @@
 // Text from the weights in memory: every rank runs the same program on the same tokens; only the caller prints.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ inline constexpr std::int64_t kSampleTokens = 160;
 struct SamplerOptions {
   std::int64_t num_tokens = kSampleTokens;
   SamplingOptions sampling;
+  std::int64_t num_choices = 0;  // the ids below it: a vocabulary may be padded beyond its tokenizer's; 0: all
+  std::vector<std::uint32_t> stop_tokens;       // the text ends with the first of them
+  std::function<void(std::uint32_t)> on_token;  // told of each new token; may be empty
 };
 
 // The model with the context (seq_len) that a text of `length` tokens runs in. Contexts are cut to powers of two, so that short texts do not pay for
@@ -31,8 +35,8 @@ class Sampler {
   Sampler(const JobConfig& config, ShardedModel& model, CommunicatorSet& communicators, Device& device,
           ExecutorStreams streams, const ScheduleOptions& schedule, ProgramCheck* check);
 
-  // Continues `prompt` (at least one token) by options.num_tokens tokens; returns the new ones. Positions follow the last seq_len tokens. What it
-  // allocates lasts as long as the call.
+  // Continues `prompt` (at least one token) by options.num_tokens tokens, fewer where a stop token comes; returns the new ones, that token
+  // included. The model sees the last seq_len tokens, at positions from 0. What it allocates lasts as long as the call.
   std::vector<std::uint32_t> generate(std::vector<std::uint32_t> prompt, const SamplerOptions& options,
                                       std::int64_t step);
 

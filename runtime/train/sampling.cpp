@@ -15,15 +15,6 @@
 namespace tessera {
 namespace {
 
-void check(const SamplingOptions& options) {
-  if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    throw ConfigError(fmt::format("temperature {}, expected a number of at least 0", options.temperature));
-  }
-  if (options.top_k < 0) throw ConfigError(fmt::format("top-k {}, expected at least 0 (0: off)", options.top_k));
-  if (!(options.top_p > 0 && options.top_p <= 1))
-    throw ConfigError(fmt::format("top-p {}, expected a number above 0 and at most 1", options.top_p));
-}
-
 // The token of the largest logit, lowest id among equals.
 std::size_t argmax(std::span<const float> logits) {
   std::size_t best = 0;
@@ -69,8 +60,17 @@ void filter(std::vector<double>& weights, std::int64_t top_k, double top_p) {
 
 }  // namespace
 
+void check_sampling(const SamplingOptions& options) {
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
+    throw ConfigError(fmt::format("temperature {}, expected a number of at least 0", options.temperature));
+  }
+  if (options.top_k < 0) throw ConfigError(fmt::format("top-k {}, expected at least 0 (0: off)", options.top_k));
+  if (!(options.top_p > 0 && options.top_p <= 1))
+    throw ConfigError(fmt::format("top-p {}, expected a number above 0 and at most 1", options.top_p));
+}
+
 std::int64_t sample_token(std::span<const float> logits, const SamplingOptions& options, std::int64_t position) {
-  check(options);
+  check_sampling(options);
   require(!logits.empty() && position >= 0, "sample_token: at least one logit, position at least 0");
   const std::size_t best = argmax(logits);
   if (options.temperature == 0) return static_cast<std::int64_t>(best);

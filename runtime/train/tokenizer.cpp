@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/train/foreign_format.h"
+#include "runtime/train/json_tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,8 @@ class ByteTokenizer final : public Tokenizer {
   std::string name() const override { return "bytes"; }
   bool is_exact() const override { return true; }
   std::optional<std::uint32_t> end_of_text() const override { return std::nullopt; }
+  bool is_special(std::uint32_t /*token*/) const override { return false; }
+  std::vector<std::string> files() const override { return {}; }
 };
 
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581, which SentencePiece writes for a space
@@ -68,6 +71,11 @@ class SentencePieceTokenizer final : public Tokenizer {
     const int id = processor_.eos_id();
     return id >= 0 ? std::optional(static_cast<std::uint32_t>(id)) : std::nullopt;
   }
+
+  bool is_special(std::uint32_t token) const override {
+    return token < pieces_.size() && processor_.IsControl(static_cast<int>(token));
+  }
+  std::vector<std::string> files() const override { return {path_}; }
 
   std::vector<std::uint32_t> encode(std::string_view text) const override {
     std::vector<std::uint32_t> tokens;
@@ -185,19 +193,27 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 }  // namespace
 
+std::vector<std::uint32_t> Tokenizer::stop_tokens() const {
+  const auto end = end_of_text();
+  return end ? std::vector<std::uint32_t>{*end} : std::vector<std::uint32_t>{};
+}
+
+void check_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  if (tokenizer.vocab_size() <= vocab_size) return;
+  throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer.name(),
+                                tokenizer.vocab_size(), vocab_size));
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
   const std::filesystem::path path(spec);
-  if (path.extension() == ".json") {
-    throw ConfigError(fmt::format("{}: tokenizer.json is not available yet", spec),
-                      "bytes, or a SentencePiece *.model");
-  }
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    throw DataError(fmt::format("{}: no such tokenizer; expected 'bytes' or a SentencePiece *.model", spec));
+  constexpr const char* kinds = "'bytes', a SentencePiece *.model or a tokenizer.json";
+  if (!std::filesystem::exists(status)) throw DataError(fmt::format("{}: no such tokenizer; expected {}", spec, kinds));
   if (!std::filesystem::is_regular_file(status))
-    throw DataError(fmt::format("{}: is not a file; expected a SentencePiece *.model", spec));
+    throw DataError(fmt::format("{}: is not a file; expected {}", spec, kinds));
+  if (path.extension() == ".json") return load_json_tokenizer(spec);
   return std::make_unique<SentencePieceTokenizer>(spec);
 }
 

@@ -379,12 +379,10 @@ class Trainer {
     }
     if (config_.run.sample_every > 0) {
       if (config_.data.tokenizer.empty())
-        throw ConfigError("run.sample_every: text needs data.tokenizer", "data.tokenizer: bytes, or a *.model");
+        throw ConfigError("run.sample_every: text needs data.tokenizer",
+                          "data.tokenizer: bytes, a *.model or a tokenizer.json");
       tokenizer_ = load_tokenizer(config_.data.tokenizer);
-      if (tokenizer_->vocab_size() > model.vocab_size) {
-        throw ConfigError(fmt::format("data.tokenizer: {} has {} tokens, model.vocab_size is {}", tokenizer_->name(),
-                                      tokenizer_->vocab_size(), model.vocab_size));
-      }
+      check_vocabulary(*tokenizer_, model.vocab_size);
     }
   }
 
@@ -696,11 +694,13 @@ class Trainer {
   void sample(std::int64_t step) {
     if (!sampler_)
       sampler_.emplace(config_, *model_, *communicators_, context_.device, streams(), plan_.schedule, check_.get());
-    std::vector<std::uint32_t> prompt = tokenizer_->encode("\n");
+    std::vector<std::uint32_t> prompt = tokenizer_->text_prefix();
+    if (prompt.empty()) prompt = tokenizer_->encode("\n");
     if (prompt.empty()) prompt.push_back(0);
     SamplerOptions options{
         .num_tokens = kSampleTokens,
-        .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed}};
+        .sampling = {.temperature = kSampleTemperature, .top_k = kSampleTopK, .seed = config_.run.seed},
+        .num_choices = tokenizer_->vocab_size()};
     std::vector<std::uint32_t> text;
     std::exception_ptr not_finite;
     try {
@@ -711,8 +711,7 @@ class Trainer {
     agreed([&] {
       if (not_finite) std::rethrow_exception(not_finite);
     });
-    // A vocabulary padded beyond the tokenizer has ids without text.
-    std::erase_if(text, [&](std::uint32_t id) { return id >= static_cast<std::uint64_t>(tokenizer_->vocab_size()); });
+    std::erase_if(text, [&](std::uint32_t id) { return tokenizer_->is_special(id); });
     if (first()) reporter_->print(fmt::format("--- sample after step {} ---\n{}\n---", step, tokenizer_->decode(text)));
   }
 

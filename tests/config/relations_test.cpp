@@ -133,7 +133,7 @@ TEST(Relations, OfEvaluationAndSampling) {
   EXPECT_EQ(problems_of(model_t_with("steps: 10", "steps: 10\n  evaluate_every: 5\n  sample_every: 5")),
             (Lines{"job.yaml:3: run.evaluate_every: 5 needs data.validation, which is not set",
                    "job.yaml:4: run.sample_every: 5 needs data.tokenizer, which is not set; hint: data.tokenizer: "
-                   "bytes or a *.model file"}));
+                   "bytes, a *.model file or a tokenizer.json"}));
 }
 
 // Case A5, as far as the file alone tells.

@@ -36,7 +36,8 @@ std::vector<std::string> all_commands() {
 
 TEST(CommandLine, ShowsExamplesFirstInAHelpOfOneScreen) {
   const std::vector<std::string> commands = all_commands();
-  for (const char* known : {"", "train", "launch", "plan", "env", "config check", "data prepare", "completion bash"}) {
+  for (const char* known :
+       {"", "train", "launch", "plan", "env", "config check", "data prepare", "generate", "completion bash"}) {
     EXPECT_NE(std::find(commands.begin(), commands.end(), known), commands.end()) << known;
   }
   for (const std::string& command : commands) {

@@ -304,5 +304,54 @@ TEST_F(DataPrepare, ShowTellsWhatAFileHolds) {
   EXPECT_EQ(nlohmann::json::parse(to_json(summary))["largest_id"], 110);
 }
 
+const std::string kLlama3 = TESSERA_SOURCE_DIR "/tests/data/tokenizers/llama3/tokenizer.json";
+
+TEST_F(DataPrepare, ATokenizerJsonBeginsAndEndsEveryDocumentAsItSays) {
+  PrepareOptions given = options({write("a.txt", "The program"), write("b.txt", "a<|eot_id|>b")});
+  given.tokenizer = kLlama3;
+  const PrepareSummary summary = prepare_data(given);
+  EXPECT_EQ(names("out"), (std::vector<std::string>{"dataset.json", "generation_config.json", "tokenizer.json",
+                                                    "tokenizer_config.json", "train-00000.bin"}));
+  const auto tokenizer = load_tokenizer(path("out/tokenizer.json"));
+  std::vector<std::uint32_t> expected;
+  for (const char* text : {"<|begin_of_text|>", "The program", "<|end_of_text|>", "<|begin_of_text|>", "a<|eot_id|>b",
+                           "<|end_of_text|>"}) {
+    for (const std::uint32_t token : tokenizer->encode(text)) expected.push_back(token);
+  }
+  EXPECT_EQ(tokens("out/train-00000.bin"), expected);
+  EXPECT_EQ(summary.special_tokens_in_text, 1);
+  EXPECT_EQ(summary.tokenizer, path("out/tokenizer.json"));
+  const auto json = nlohmann::json::parse(std::ifstream(path("out/dataset.json")));
+  EXPECT_EQ(json["tokenizer"], "tokenizer.json");
+  EXPECT_EQ(json["special_tokens_in_text"], 1);
+}
+
+TEST_F(DataPrepare, DataShowDecodesWithTheTokenizerJsonBesideTheTokens) {
+  PrepareOptions given = options({write("a.txt", "The program \xf0\x9f\x98\x80")});
+  given.tokenizer = kLlama3;
+  prepare_data(given);
+  const TokenFileSummary shown = summarize_token_file(path("out/train-00000.bin"), "", 100);
+  EXPECT_EQ(shown.tokenizer, path("out/tokenizer.json"));
+  EXPECT_EQ(shown.text, "<|begin_of_text|>The program \xf0\x9f\x98\x80<|end_of_text|>");
+}
+
+TEST_F(DataPrepare, AFolderWithATokenizerJsonIsOverwrittenWhole) {
+  PrepareOptions given = options({write("a.txt", "The program")});
+  given.tokenizer = kLlama3;
+  prepare_data(given);
+  given.tokenizer = "bytes";
+  given.overwrite = true;
+  prepare_data(given);
+  EXPECT_EQ(names("out"), (std::vector<std::string>{"dataset.json", "train-00000.bin"}));
+}
+
+TEST_F(DataPrepare, ATokenizerJsonOfAnotherKindIsRefusedAndNothingIsLeft) {
+  PrepareOptions given = options({write("a.txt", "text")});
+  given.tokenizer = write("t.json", R"({"model": {"type": "Unigram", "vocab": []}})");
+  EXPECT_EQ(refusal([&] { prepare_data(given); }),
+            given.tokenizer + ": model.type: found \"Unigram\", expected \"BPE\"");
+  EXPECT_FALSE(fs::exists(path("out")));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,0 +1,37 @@
+// What every job of ranks needs before it has a device: communicators, bindings, memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "launcher/binding.h"
+#include "launcher/mpi_session.h"
+#include "launcher/topology.h"
+#include "parallel/communicator.h"
+#include "parallel/mesh.h"
+#include "runtime/config/job_config.h"
+#include "runtime/train/memory_budget.h"
+
+namespace tessera {
+
+std::unique_ptr<CommunicatorFactory> make_factory(const CollectivesConfig& config, const Placement& placement);
+
+// What this rank finds out on its own, before it talks to the others.
+struct Host {
+  Topology machine;
+  std::vector<int> cpuset;
+};
+Host this_host();
+
+// The bindings of all ranks, this rank's with its threads.
+struct JobBinding {
+  RankBinding mine;
+  std::vector<BoundRank> all;
+};
+// Collective.
+JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConfig& config);
+
+// The ranks of a host share its memory evenly.
+MemoryBudget share_of_host(const MpiSession& session);
+
+}  // namespace tessera

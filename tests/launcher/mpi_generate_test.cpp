@@ -1,0 +1,124 @@
+// `tessera generate` as users start it: real mpirun, a checkpoint of a small job.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "runtime/train/run_directory.h"
+#include "runtime/train/run_lock.h"
+#include "tests/support/mpirun.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/train/train_job.h"
+
+namespace tessera {
+namespace {
+
+using test::CommandResult;
+
+const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+const std::string kTokenizers = TESSERA_SOURCE_DIR "/tests/data/tokenizers/";
+
+// One run for all tests: a few steps on random tokens of the GPT-2 style tokenizer.
+class MpiGenerate : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    directory = new test::TemporaryDirectory;
+    JobConfig config = test::llama_t(4);
+    config.model.vocab_size = 1300;
+    config.data.train = {{test::write_tokens(*directory / "train.bin", 2000, 1200), 1.0}};
+    config.data.tokenizer = kTokenizers + "gpt2/tokenizer.json";
+    config.checkpoint.every = 4;
+    test::run_job(config, 2, 1, *directory / "run");
+  }
+  static void TearDownTestSuite() { delete directory; }
+
+  static CommandResult run(const std::string& command) {
+    return test::run_command(command, {.timeout_seconds = 120, .working_directory = directory->path().string()});
+  }
+  static CommandResult generate(int num_ranks, const std::string& arguments) {
+    return run(test::mpirun(num_ranks, "--bind-to none") + kTessera + "generate " + arguments);
+  }
+  // The names and times of everything below a folder.
+  static std::map<std::string, std::filesystem::file_time_type> listing(const std::string& name) {
+    std::map<std::string, std::filesystem::file_time_type> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(*directory / name))
+      files[entry.path().string()] = entry.last_write_time();
+    return files;
+  }
+
+  static test::TemporaryDirectory* directory;
+};
+test::TemporaryDirectory* MpiGenerate::directory = nullptr;
+
+TEST_F(MpiGenerate, WritesTheSameTextOnOneRankAndTwoWhileTheRunGoesOn) {
+  std::optional<RunLock> lock;  // as a running job holds it
+  RunDirectory(*directory / "run").acquire("test", lock);
+  ASSERT_TRUE(lock.has_value());
+  const auto before = listing("run");
+  const std::string arguments = "run --prompt 'The program' --max-tokens 24 --seed 7";
+  const CommandResult alone = generate(1, arguments), both = generate(2, arguments);
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_TRUE(alone.out.starts_with("The program")) << alone.out;
+  EXPECT_GT(alone.out.size(), 30U);
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_EQ(both.out, alone.out);
+  EXPECT_EQ(alone.err, fmt::format("note: {}gpt2/tokenizer.json has 1200 tokens, the model 1300: those above are never "
+                                   "chosen\n",
+                                   kTokenizers));
+  EXPECT_EQ(both.err, alone.err);
+  EXPECT_EQ(listing("run"), before);
+}
+
+TEST_F(MpiGenerate, SaysInJsonWhatWasChosen) {
+  std::ofstream(*directory / "prompt.txt") << "from a file\n";
+  const std::string arguments =
+      "run/checkpoints/step-00000004 --prompt one --prompt-file prompt.txt --prompt-file - "
+      "--max-tokens 5 --json < prompt.txt";
+  const CommandResult result = generate(2, arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["checkpoint"], "run/checkpoints/step-00000004");
+  EXPECT_EQ(json["seed"], 0);
+  ASSERT_EQ(json["samples"].size(), 3U);
+  EXPECT_EQ(json["samples"][0]["prompt"], "one");
+  EXPECT_EQ(json["samples"][1]["prompt"], "from a file");
+  // Tokens are a function of text, seed and position.
+  EXPECT_EQ(json["samples"][1], json["samples"][2]);
+  EXPECT_EQ(json["samples"][0]["tokens"].size(), 5U);
+  EXPECT_EQ(json["samples"][0]["ended_by"], "max_tokens");
+}
+
+TEST_F(MpiGenerate, ErrorsAreOneLineWithTheirCode) {
+  struct Case {
+    std::string arguments;
+    int code;
+    std::string line;
+  };
+  const std::vector<Case> cases = {
+      {"run --prompt x --tokenizer gone.json", 3,
+       "[rank 0/2 {}] gone.json: no such tokenizer; expected 'bytes', a SentencePiece *.model or a tokenizer.json\n"},
+      {"run --prompt '' --tokenizer bytes", 2,
+       "[rank 0/2 {}] prompt 1: '' makes no token with bytes; hint: at least one character\n"},
+      {"train.bin/nothing --prompt x", 5, "[rank 0/2 {}] train.bin/nothing: there is nothing\n"},
+      {"run --prompt x --top-p 0", 2, "[rank 0/2 {}] top-p 0, expected a number above 0 and at most 1\n"},
+  };
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size()), 0);
+  for (const Case& each : cases) {
+    const CommandResult result = generate(2, each.arguments);
+    EXPECT_EQ(result.exit_code, each.code) << each.arguments;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err, fmt::format(fmt::runtime(each.line), host.data())) << each.arguments;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
