@@ -10,7 +10,8 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Not the ordered kind, which looks through all keys for each new one: an index of 4 MiB would take minutes.
+using Json = nlohmann::json;
 
 // A tree of it takes some thirty times its size.
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{4} << 20;

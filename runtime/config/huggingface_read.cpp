@@ -176,14 +176,14 @@ void read_rope_object(const Object& rope, std::string_view name, ModelConfig& mo
       rope.refuse("original_max_position_embeddings", "missing");
     model.rope_original_seq_len = rope.count("original_max_position_embeddings", 8192);
   }
-  if (type != "default" && model.rope_scaling == "none")
+  if (type != "default" && model.rope_scaling == "none") {
     rope.refuse("rope_type", fmt::format("{} is not implemented (default, linear, llama3)", type));
+    return;
+  }
   for (const auto& [key, value] : rope.json().items()) {
     const bool whole = key == "partial_rotary_factor" && value.is_number() && value.get<double>() == 1.0;
-    if (model.rope_scaling != "none" || type == "default") {
-      if (!known.contains(key) && !value.is_null() && !whole)
-        rope.refuse(key, fmt::format("{} is not implemented in {} {}", text_of(value), name, type));
-    }
+    if (!known.contains(key) && !value.is_null() && !whole)
+      rope.refuse(key, fmt::format("{} is not implemented in {} {}", text_of(value), name, type));
   }
   // A factor of 1 leaves every frequency as it is.
   if (model.rope_factor == 1.0) model.rope_scaling = "none";

@@ -215,6 +215,11 @@ TEST_F(HuggingFaceWeights, BrokenFilesAndIndexesAreNamed) {
             "same folder");
   EXPECT_EQ(with_index(R"({"weight_map": {"a": "gone.safetensors"}})"),
             "DIR/gone.safetensors: cannot open: No such file or directory");
+  std::string many = R"({"weight_map": {"x": "gone.safetensors")";
+  for (int i = 0; i < 140000; ++i) many += fmt::format(R"(,"{}":"gone.safetensors")", i);
+  EXPECT_EQ(with_index(many + "}}"), "DIR/gone.safetensors: cannot open: No such file or directory")
+      << "as long as one may be";
+  EXPECT_EQ(with_index(many + many + "}}").find("DIR/model.safetensors.index.json: "), 0U) << "longer";
   test::write_safetensors(folder() + "/one.safetensors", {{"b", test::raw_tensor({1}, {1})}});
   EXPECT_EQ(with_index(R"({"weight_map": {"a": "one.safetensors"}})"),
             "DIR/model.safetensors.index.json: a is to be in one.safetensors, which does not hold it");
