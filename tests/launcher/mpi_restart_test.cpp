@@ -144,6 +144,19 @@ TEST_F(MpiRestart, AnMpirunThatIsKilledTakesItsRanksAlong) {
   EXPECT_EQ(left(), "");
 }
 
+TEST_F(MpiRestart, ASignalBetweenTwoAttemptsIsObeyed) {
+  write_job(60, 0);
+  const CommandResult result = run(tessera +
+                                   "launch -n 2 --max-restarts 1 job.yaml --run-dir r --set 'chaos=[{rank: 0, step: "
+                                   "20, fault: throw}]' > out 2> err & "
+                                   "p=$!; touch err; until grep -q 'starting again in' err; do sleep 0.02; done; kill "
+                                   "-TERM $p; wait $p; code=$?; cat "
+                                   "err >&2; exit $code");
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count(result.err, "launch: SIGTERM: between two attempts, nothing runs\n"), 1) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(directory / "r/attempts"));
+}
+
 // As a rank on a host that was cut off: it holds the lock until its own time-out. Taken while the launcher pauses, since nothing was saved.
 TEST_F(MpiRestart, AnOwnerThatLivesOnIsWaitedFor) {
   write_job(60, 0);

@@ -73,9 +73,9 @@ TEST_F(MpiSignal, LaunchGivesTimeAndSeventyFiveWheneverASignalComes) {
 
 // A step that takes longer than anybody waits.
 TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
-  write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 2.5}]\n");
+  write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
   const CommandResult result = disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kTraining,
-                                         "sleep 0.3; kill -INT $p; sleep 0.5; kill -INT $p");
+                                         "sleep 0.6; kill -INT $p; sleep 0.5; kill -INT $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(count(result.out, "stopping after"), 0) << result.out;
   for (int rank = 0; rank < 2; ++rank) {
@@ -89,11 +89,11 @@ TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
 }
 
 TEST_F(MpiSignal, ASecondInterruptOfARankWithoutMpirunIsNotedToo) {
-  write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 2.5}]\n");
+  write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
   const CommandResult result =
       run(tessera +
           "train job.yaml --run-dir r > out & p=$!; touch out; until grep -q 'step *3/' out; do "
-          "sleep 0.05; done; sleep 0.3; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
+          "sleep 0.05; done; sleep 0.6; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(read_collective_log(directory / "r/collectives/rank-00000.log").exit_code, 130);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Kills ranks of a job under `tessera launch --max-restarts` with SIGKILL, COUNT times at random moments: one rank, all ranks, or mpirun; while it
 # starts, trains, or saves. As many runs as that takes; each must end with the state_hash of a run that nobody disturbed, and nothing may be left:
-# no process, no lock, no unfinished save, no file in its shared-memory folder, no session folder of Open MPI (but of an mpirun that was killed).
+# no process, no lock, no unfinished save, and, of runs whose mpirun was let alone, no file of Open MPI in its session and shared-memory folders.
 #
-#   random_kills.sh TESSERA COUNT [SEED [RANKS [STEPS]]]
+#   [MPIRUN=no] random_kills.sh TESSERA COUNT [SEED [RANKS [STEPS]]]      MPIRUN=no: ranks alone are killed
 set -uo pipefail
 [[ $# -ge 2 ]] || { sed -n '6p' "$0" >&2; exit 2; }
 tessera=$(realpath "$1") count=$2 seed=${3:-1} ranks=${4:-2} steps=${5:-1500}
@@ -42,7 +42,7 @@ short_sleep() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 expected=$(last_hash "$scratch/reference")
 echo "undisturbed: $expected"
 
-failed=0 kills=0 runs=0 mpiruns=0
+failed=0 kills=0 runs=0
 declare -A by=()
 complain() { failed=$((failed + 1)); echo "  FAIL: $*"; tail -n 12 "$scratch/errors" | cut -c 1-300 | sed 's/^/    /'; }
 last_start() { grep -s '"kind":"start"' "$run/metrics.jsonl" | tail -n 1; }
@@ -60,7 +60,7 @@ wait_for_moment() {
   esac
 }
 while ((kills < count)); do
-  runs=$((runs + 1)) before=$kills run=$scratch/run-$runs start_before=
+  runs=$((runs + 1)) before=$kills mpiruns=0 run=$scratch/run-$runs start_before=
   "$tessera" launch -n "$ranks" --max-restarts 1000 "$scratch/job.yaml" --run-dir "$run" > "$scratch/output" 2> "$scratch/errors" &
   launch=$!
   while ((kills < count)) && kill -0 "$launch" 2> /dev/null; do
@@ -69,7 +69,8 @@ while ((kills < count)); do
     wait_for_moment
     case $((RANDOM % 8)) in
       0 | 1 | 2) what="all ranks" victims=("${alive[@]}") ;;
-      3) what=mpirun; mapfile -t victims < <(mpirun_of_run) ;;
+      3) [[ ${MPIRUN:-yes} == yes ]] || continue
+         what=mpirun; mapfile -t victims < <(mpirun_of_run) ;;
       *) what="one rank" victims=("${alive[RANDOM % ${#alive[@]}]}") ;;
     esac
     [[ ${#victims[@]} -gt 0 ]] && kill -9 "${victims[@]}" 2> /dev/null || continue
@@ -92,6 +93,7 @@ while ((kills < count)); do
   [[ -z $(ours) ]] || complain "processes left: $(ours | tr '\n' ' ')"
   left=$(find "$scratch/tmp" "$scratch/shm" -mindepth 1 -type f | head -n 3)
   [[ -z $left || $mpiruns -gt 0 ]] || complain "files left: $left"
+  find "$scratch/tmp" "$scratch/shm" -mindepth 1 -delete
   rm -rf "$run"
 done
 for key in "${!by[@]}"; do echo "  $key: ${by[$key]}"; done | sort
