@@ -108,7 +108,9 @@ ExitCode generate_rank(MpiSession& session, RankGuard& guard, const GenerateOpti
     context.on_end = [&](std::size_t prompt) { output->end_of(prompt); };
   }
   generate(context);
-  if (first) output->finish();
+  session.agree([&] {
+    if (first) output->finish();
+  });
   return ExitCode::kDone;
 }
 

@@ -13,9 +13,8 @@ GenerateOutput::GenerateOutput(const GenerateOptions& options, PreparedGenerate 
     : options_(options), request_(std::move(prepared.request)), out_(out), tokenizer_(std::move(prepared.tokenizer)) {}
 
 void GenerateOutput::write(const std::string& text) {
-  if (text.empty()) return;
-  if (std::fwrite(text.data(), 1, text.size(), out_) != text.size() || std::fflush(out_) != 0)
-    throw DeviceError("stdout: not all of the output could be written");
+  if (text.empty() || failed_) return;
+  failed_ = std::fwrite(text.data(), 1, text.size(), out_) != text.size() || std::fflush(out_) != 0;
 }
 
 void GenerateOutput::begin(std::size_t prompt) {
@@ -42,7 +41,11 @@ void GenerateOutput::end_of(std::size_t prompt) {
 }
 
 void GenerateOutput::finish() {
-  if (!options_.json) return;
+  if (options_.json) write_json();
+  if (failed_) throw DeviceError("stdout: not all of the output could be written");
+}
+
+void GenerateOutput::write_json() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const std::vector<std::uint32_t>& tokens = samples_[i].tokens;

@@ -21,12 +21,13 @@ class GenerateOutput {
   // A token that continues prompt n; prompts come one after the other.
   void token(std::size_t prompt, std::uint32_t token);
   void end_of(std::size_t prompt);
-  // After the last prompt.
+  // After the last prompt. DeviceError where something could not be written: not before, since the other ranks go on.
   void finish();
 
  private:
   void begin(std::size_t prompt);
   void write(const std::string& text);
+  void write_json();
 
   struct Sample {
     std::string text;  // without the prompt
@@ -36,6 +37,7 @@ class GenerateOutput {
   const GenerateOptions& options_;
   GenerateRequest request_;
   std::FILE* out_;
+  bool failed_ = false;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TextStream> stream_;  // of the prompt that is being continued
   std::vector<Sample> samples_;

@@ -1,6 +1,7 @@
 #include "runtime/train/added_tokens.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "runtime/train/foreign_format.h"
 #include "runtime/train/tokenizer_unicode.h"

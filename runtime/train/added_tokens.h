@@ -32,6 +32,8 @@ struct TextPart {
 class AddedTokenSplitter {
  public:
   explicit AddedTokenSplitter(std::vector<AddedToken> tokens);
+  AddedTokenSplitter(const AddedTokenSplitter&) = delete;
+  AddedTokenSplitter& operator=(const AddedTokenSplitter&) = delete;
 
   // The parts of text in order; no plain part is empty. At each place the longest token counts, and the search goes on behind it. text may hold
   // bytes that are no UTF-8. Views are into text.
@@ -41,8 +43,8 @@ class AddedTokenSplitter {
   const AddedToken* find(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;
-  std::unordered_map<std::string_view, std::size_t> by_content_;
-  std::array<std::vector<std::size_t>, 256> lengths_;  // of the tokens that begin with a byte, descending
+  std::unordered_map<std::string_view, std::size_t> by_content_;  // views into tokens_
+  std::array<std::vector<std::size_t>, 256> lengths_;             // of the tokens that begin with a byte, descending
 };
 
 }  // namespace tessera

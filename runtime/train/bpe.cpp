@@ -1,5 +1,6 @@
 #include "runtime/train/bpe.h"
 
+#include <functional>
 #include <limits>
 #include <queue>
 

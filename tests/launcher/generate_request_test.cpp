@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "runtime/base/error.h"
 #include "tests/support/temporary_directory.h"

@@ -96,6 +96,13 @@ TEST_F(MpiGenerate, SaysInJsonWhatWasChosen) {
   EXPECT_EQ(json["samples"][0]["ended_by"], "max_tokens");
 }
 
+TEST_F(MpiGenerate, OutputThatCannotBeWrittenIsAnError) {
+  const CommandResult result = run(kTessera + "generate run --prompt x --max-tokens 2 --tokenizer bytes > /dev/full");
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_NE(result.err.find("] stdout: not all of the output could be written\n"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("MPI_ABORT"), std::string::npos) << result.err;
+}
+
 TEST_F(MpiGenerate, ErrorsAreOneLineWithTheirCode) {
   struct Case {
     std::string arguments;
