@@ -73,6 +73,19 @@ TEST_F(MpiSignal, LaunchGivesTimeAndSeventyFiveWheneverASignalComes) {
 
 // A step that takes longer than anybody waits.
 TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
+// As after a Ctrl-C in `tessera launch … 2>&1 | tee log`, which ends tee as well.
+TEST_F(MpiSignal, LaunchStopsInOrderWhereNobodyReadsItsWordsAnyLonger) {
+  write_job(1000000, 0);
+  const CommandResult result =
+      run("mkfifo words; " + tessera +
+          "launch -n 2 job.yaml --run-dir r > out 2> words & p=$!; exec 3< words; touch out; "
+          "until grep -q 'step *3/' out; do sleep 0.02; done; exec 3<&-; kill -INT $p; wait $p; code=$?; cat out; exit "
+          "$code");
+  EXPECT_EQ(result.exit_code, 75) << result.out;
+  EXPECT_NE(saved(result.out), "nothing") << result.out;
+  EXPECT_EQ(left(), "");
+}
+
   write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
   const CommandResult result = disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kTraining,
                                          "sleep 0.6; kill -INT $p; sleep 0.5; kill -INT $p");
