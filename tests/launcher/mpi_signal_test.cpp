@@ -24,6 +24,8 @@ class MpiSignal : public test::LaunchedJob {
 };
 
 constexpr const char* kTraining = "grep -q 'step *3/' out";
+constexpr const char* kSlow =
+    "[ -s r/chaos/fault-0.json ]";  // the marker of the job's first fault, written before it acts
 
 TEST_F(MpiSignal, Usr1ToMpirunSavesTheSameStepOnAllRanks) {
   write_job(1000000, 0);
@@ -71,8 +73,6 @@ TEST_F(MpiSignal, LaunchGivesTimeAndSeventyFiveWheneverASignalComes) {
   expect_whole("evaluation");
 }
 
-// A step that takes longer than anybody waits.
-TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
 // As after a Ctrl-C in `tessera launch … 2>&1 | tee log`, which ends tee as well.
 TEST_F(MpiSignal, LaunchStopsInOrderWhereNobodyReadsItsWordsAnyLonger) {
   write_job(1000000, 0);
@@ -86,9 +86,11 @@ TEST_F(MpiSignal, LaunchStopsInOrderWhereNobodyReadsItsWordsAnyLonger) {
   EXPECT_EQ(left(), "");
 }
 
+// A step that takes longer than anybody waits.
+TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
   write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
-  const CommandResult result = disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kTraining,
-                                         "sleep 0.6; kill -INT $p; sleep 0.5; kill -INT $p");
+  const CommandResult result =
+      disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kSlow, "kill -INT $p; sleep 0.5; kill -INT $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(count(result.out, "stopping after"), 0) << result.out;
   for (int rank = 0; rank < 2; ++rank) {
@@ -103,10 +105,8 @@ TEST_F(MpiSignal, LaunchStopsInOrderWhereNobodyReadsItsWordsAnyLonger) {
 
 TEST_F(MpiSignal, ASecondInterruptOfARankWithoutMpirunIsNotedToo) {
   write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
-  const CommandResult result =
-      run(tessera +
-          "train job.yaml --run-dir r > out & p=$!; touch out; until grep -q 'step *3/' out; do "
-          "sleep 0.05; done; sleep 0.6; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
+  const CommandResult result = run(tessera + "train job.yaml --run-dir r > out & p=$!; until " + kSlow +
+                                   "; do sleep 0.05; done; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(read_collective_log(directory / "r/collectives/rank-00000.log").exit_code, 130);
 }
