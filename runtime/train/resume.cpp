@@ -249,7 +249,9 @@ std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, doubl
       differences(run.manifest.training.numerics, numerics_fields(facts.numerics));
   const std::string figures =
       fmt::format("the loss of step {}'s micro-batch 0 is {}, saved was {}", run.at.step + 1, loss, certificate->loss);
-  if (numerics.empty() || std::abs(loss - certificate->loss) > kLossTolerance * std::abs(certificate->loss))
+  // Not a number is near nothing.
+  const bool is_near = std::abs(loss - certificate->loss) <= kLossTolerance * std::abs(certificate->loss);
+  if (numerics.empty() || !is_near)
     throw CheckpointError(fmt::format("{}: resume certificate: {}{}{}", run.folder, figures,
                                       numerics.empty() ? "" : "; ", fmt::join(numerics, "; ")));
   return fmt::format("note: {}: {}", figures, fmt::join(numerics, "; "));
