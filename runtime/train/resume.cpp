@@ -44,7 +44,11 @@ std::string refuse_data(ResumedRun& run, const ResumeRequest& request) {
     if (changed != run.changes.end()) return str(*changed);
   }
   DataContinuation data;
-  if (!other_order) data = continue_data(run.manifest.training.data, request.data, config);
+  if (other_order) {
+    data.refused = missing_files(run.manifest.training.data, request.data);
+  } else {
+    data = continue_data(run.manifest.training.data, request.data, config);
+  }
   if (!data.refused.empty() && !is_allowed(request, "data.train"))
     return fmt::format("data.train: its files are not those of the saved run: {}", fmt::join(data.refused, ", "));
   if (data.parts.empty()) {
