@@ -46,13 +46,16 @@ pid_t start(const LaunchLine& line, const sigset_t& mask) {
   std::vector<char*> words;
   for (const std::string& argument : line.arguments) words.push_back(const_cast<char*>(argument.c_str()));
   words.push_back(nullptr);
+  const pid_t launcher = ::getpid();
   const pid_t child = ::fork();
+  if (child < 0) throw DeviceError(fmt::format("launch: cannot start a process: {}", std::strerror(errno)));
   if (child != 0) return child;
   // A process group of its own: the terminal's Ctrl-C is for us alone, who make a polite request of it.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // nor may the job outlive a launcher that was killed
+  if (::getppid() != launcher) ::_exit(kCommandNotRun);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  const int null = ::open("/dev/null", O_RDONLY);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) ::dup2(null, STDIN_FILENO);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
   ::execvp(words[0], words.data());
@@ -97,9 +100,7 @@ void say(const std::string& line) {
 class Attempt {
  public:
   Attempt(const LaunchLine& line, const SignalQueue& signals)
-      : line_(line), mpirun_(start(line, signals.before())), ranks_(mpirun_, line.arguments) {
-    if (mpirun_ < 0) throw DeviceError(fmt::format("launch: cannot start a process: {}", std::strerror(errno)));
-  }
+      : line_(line), mpirun_(start(line, signals.before())), ranks_(mpirun_, line.arguments) {}
 
   // Once mpirun has ended.
   std::optional<AttemptEnd> end() const {
@@ -190,12 +191,13 @@ int job_exit_code(int mpirun_code, bool stop_was_requested) {
 }
 
 AttemptEnd run_attempt(const LaunchLine& line, const SignalQueue& signals, const std::function<void()>& each_turn) {
+  const std::vector<pid_t> others = children_of(::getpid());
   adopt_orphans();
   Attempt attempt(line, signals);
   for (;;) {
     if (const auto end = attempt.end()) {
       // Ranks of an mpirun that was killed know nothing of it yet.
-      end_orphans(kOrphans);
+      end_orphans(others, kOrphans);
       each_turn();
       return *end;
     }

@@ -22,7 +22,7 @@ struct AttemptEnd {
 // Starts the line and waits for it; each_turn is called some times a second. SIGINT, SIGTERM, SIGHUP and SIGUSR1 become a request to the ranks to
 // stop (mpirun passes SIGUSR1 on, while it answers the others by killing the ranks a second later), made once all of them can hear it; a second
 // SIGINT or SIGTERM ends mpirun and its ranks. An mpirun that does not end after its ranks of this host, as where another host is cut off, is
-// killed. No process of this host outlives the attempt. DeviceError where no process can be started.
+// killed. No process of the job outlives the attempt on this host. DeviceError where no process can be started.
 AttemptEnd run_attempt(const LaunchLine& line, const SignalQueue& signals, const std::function<void()>& each_turn);
 
 // The exit code for what mpirun returned (its exit status, or 128 + the signal that ended it). Pure.

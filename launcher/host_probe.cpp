@@ -117,17 +117,18 @@ bool is_this_host(const std::string& name) {
 
 std::vector<bool> answering(const std::vector<Host>& hosts, const std::vector<std::string>& agent,
                             std::chrono::milliseconds limit, const std::function<bool()>& interrupted) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
   std::vector<bool> answers(hosts.size(), false);
   std::vector<pid_t> probes(hosts.size(), 0);
+  // A name may take a resolver seconds: no host's own time goes by meanwhile.
+  for (std::size_t i = 0; i < hosts.size() && !interrupted(); ++i) answers[i] = is_this_host(hosts[i].name);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    answers[i] = is_this_host(hosts[i].name);
     if (answers[i]) continue;
     std::vector<std::string> words = agent;
     if (!hosts[i].user.empty()) words.insert(words.end(), {"-l", hosts[i].user});
     words.insert(words.end(), {hosts[i].name, "true"});
     probes[i] = start_probe(std::move(words));
   }
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   const auto waiting = [&] { return std::ranges::any_of(probes, [](pid_t probe) { return probe > 0; }); };
   while (waiting() && std::chrono::steady_clock::now() < deadline && !interrupted()) {
     for (std::size_t i = 0; i < hosts.size(); ++i) {

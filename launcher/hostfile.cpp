@@ -6,9 +6,11 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "runtime/base/error.h"
 
@@ -121,6 +123,10 @@ std::vector<Host> hosts_of(const std::vector<Entry>& entries) {
 }  // namespace
 
 std::vector<Host> read_hostfile(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown) || std::filesystem::is_character_file(path, unknown))
+    throw ConfigError(fmt::format("launch: --hostfile {}: is no file, and mpirun has to read it as well", path),
+                      "write the hosts into a file, or --host a:8,b:8");
   std::ifstream file(path);
   if (!file) throw ConfigError(fmt::format("launch: --hostfile {}: cannot be read", path));
   std::vector<Entry> entries;

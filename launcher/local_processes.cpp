@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -18,6 +20,17 @@
 namespace tessera {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Device and inode of a regular file.
+std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
+  return std::pair(found.st_dev, found.st_ino);
+}
+
+}  // namespace
 
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> found;
@@ -31,19 +44,15 @@ std::vector<pid_t> children_of(pid_t process) {
 }
 
 LocalRanks::LocalRanks(pid_t mpirun, const std::vector<std::string>& words) : mpirun_(mpirun) {
-  for (const std::string& word : words) {
-    std::error_code ignored;
-    if (const fs::path path = fs::canonical(word, ignored); !path.empty() && fs::is_regular_file(path, ignored))
-      programs_.push_back(path.string());
-  }
+  for (const std::string& word : words)
+    if (const auto file = file_at(word)) programs_.push_back(*file);
 }
 
 std::vector<pid_t> LocalRanks::pids() const {
   std::vector<pid_t> ranks;
   for (const pid_t child : children_of(mpirun_)) {
-    std::error_code gone;
-    const fs::path program = fs::read_symlink(fmt::format("/proc/{}/exe", child), gone);
-    if (!gone && std::ranges::find(programs_, program.string()) != programs_.end()) ranks.push_back(child);
+    const auto program = file_at(fmt::format("/proc/{}/exe", child));
+    if (program && std::ranges::find(programs_, *program) != programs_.end()) ranks.push_back(child);
   }
   return ranks;
 }
@@ -62,16 +71,20 @@ void adopt_orphans() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-int end_orphans(std::chrono::milliseconds patience) {
+int end_orphans(const std::vector<pid_t>& others, std::chrono::milliseconds patience) {
+  constexpr int kQuietLooks = 3;  // the kernel's list may leave out one while another ends
   const auto deadline = std::chrono::steady_clock::now() + patience;
   std::set<pid_t> ended;
-  for (;;) {
+  for (int quiet = 0; quiet < kQuietLooks;) {
     const pid_t collected = ::waitpid(-1, nullptr, WNOHANG);
     if (collected < 0 && errno == ECHILD) break;
     if (collected > 0) continue;
+    ++quiet;
     for (const pid_t child : children_of(::getpid())) {
+      if (std::ranges::find(others, child) != others.end()) continue;
       ::kill(child, SIGKILL);
       ended.insert(child);
+      quiet = 0;
     }
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

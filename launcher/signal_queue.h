@@ -7,9 +7,11 @@
 
 namespace tessera {
 
-// SIGINT, SIGTERM, SIGUSR1, SIGCHLD, and SIGHUP where it was not ignored: delivered through a descriptor while this lives.
+// SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGPIPE, and SIGHUP where it was not ignored: delivered through a descriptor while this lives. A launcher whose
+// words nobody reads any longer, as after a Ctrl-C that ended `| tee` as well, still has a job to end in order.
 class SignalQueue {
  public:
+  // DeviceError where there is no descriptor left.
   SignalQueue();
   ~SignalQueue();
   SignalQueue(const SignalQueue&) = delete;

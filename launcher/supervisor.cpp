@@ -195,7 +195,7 @@ class Supervisor {
   // `lanes: auto` is what the job began with, saved or not: another number would be another sum.
   JobConfig job_with_its_lanes() {
     JobConfig config = *job_.job;
-    adopt_lanes(config, stored_choices(job_.run_directory, "auto"));
+    adopt_lanes(config, stored_choices(job_.run_directory, resume_));
     if (config.reproducibility.lanes) return config;
     try {
       config.reproducibility.lanes = resolve(config, num_ranks_).lanes;

@@ -68,6 +68,10 @@ DataPart make_data_part(TokenDataset dataset, const JobConfig& config, std::int6
   return {std::move(dataset), order, digest};
 }
 
+std::vector<std::string> missing_files(const DataCursor& saved, const TokenDataset& now) {
+  return match(saved.files, now.file_list()).missing;
+}
+
 DataContinuation continue_data(const DataCursor& saved, const TokenDataset& now, const JobConfig& config) {
   DataContinuation out;
   Matched matched;

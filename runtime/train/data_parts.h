@@ -31,6 +31,9 @@ struct DataContinuation {
   std::vector<std::string> refused;   // what of the cursor's files is not as it was, a line each
 };
 
+// What of the cursor's files is not where it was, by names and sizes alone, whatever order they are read in; a line each.
+std::vector<std::string> missing_files(const DataCursor& saved, const TokenDataset& now);
+
 // How a run at `saved` goes on with the files there are now. They must hold the cursor's own, in their order, each in the same entry of data.train;
 // others may stand between and behind them. Those join with the first epoch that begins at or after the cursor; until then the old ones make the
 // batches. A run of one batch (run.overfit_one_batch) takes none in.

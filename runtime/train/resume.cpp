@@ -44,7 +44,11 @@ std::string refuse_data(ResumedRun& run, const ResumeRequest& request) {
     if (changed != run.changes.end()) return str(*changed);
   }
   DataContinuation data;
-  if (!other_order) data = continue_data(run.manifest.training.data, request.data, config);
+  if (other_order) {
+    data.refused = missing_files(run.manifest.training.data, request.data);
+  } else {
+    data = continue_data(run.manifest.training.data, request.data, config);
+  }
   if (!data.refused.empty() && !is_allowed(request, "data.train"))
     return fmt::format("data.train: its files are not those of the saved run: {}", fmt::join(data.refused, ", "));
   if (data.parts.empty()) {
@@ -249,7 +253,9 @@ std::string check_first_loss(const ResumedRun& run, const RunFacts& facts, doubl
       differences(run.manifest.training.numerics, numerics_fields(facts.numerics));
   const std::string figures =
       fmt::format("the loss of step {}'s micro-batch 0 is {}, saved was {}", run.at.step + 1, loss, certificate->loss);
-  if (numerics.empty() || std::abs(loss - certificate->loss) > kLossTolerance * std::abs(certificate->loss))
+  // Not a number is near nothing.
+  const bool is_near = std::abs(loss - certificate->loss) <= kLossTolerance * std::abs(certificate->loss);
+  if (numerics.empty() || !is_near)
     throw CheckpointError(fmt::format("{}: resume certificate: {}{}{}", run.folder, figures,
                                       numerics.empty() ? "" : "; ", fmt::join(numerics, "; ")));
   return fmt::format("note: {}: {}", figures, fmt::join(numerics, "; "));

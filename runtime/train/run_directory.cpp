@@ -91,6 +91,8 @@ void RunDirectory::acquire(const std::string& host, std::optional<RunLock>& lock
 int RunDirectory::prepare(std::uint64_t nonce, const std::optional<Progress>& resumed) const {
   try {
     const std::vector<fs::path> old = files_of_an_earlier_run();
+    // First: should it end among what comes next, the directory is a run's by this file alone.
+    write_file(path_ + "/.nonce", hex64(nonce));
     int number = 0;
     if (!old.empty()) {
       for (number = 1; fs::exists(attempt(number)); ++number) {
@@ -98,6 +100,7 @@ int RunDirectory::prepare(std::uint64_t nonce, const std::optional<Progress>& re
       fs::create_directories(attempt(number));
       for (const fs::path& file : old) {
         const fs::path kept = fs::path(attempt(number)) / file.filename();
+        if (file.filename() == ".nonce") continue;
         if (resumed && file.filename() == "checkpoints") continue;
         if (resumed && file.filename() == "metrics.jsonl") {
           fs::copy_file(file, kept);
@@ -107,7 +110,6 @@ int RunDirectory::prepare(std::uint64_t nonce, const std::optional<Progress>& re
         }
       }
     }
-    write_file(path_ + "/.nonce", hex64(nonce));  // first: what comes next is a run's by it alone, should it end here
     fs::create_directories(fs::path(path_) / "logs");
     fs::create_directories(fs::path(path_) / "collectives");
     return number;

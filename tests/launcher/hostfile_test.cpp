@@ -1,6 +1,7 @@
 #include "launcher/hostfile.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -31,6 +32,20 @@ class Hostfile : public ::testing::Test {
   test::TemporaryDirectory directory;
   std::string path = directory / "hosts";
 };
+
+// "--hostfile <(scontrol show hostnames)": whoever reads first takes it all.
+TEST_F(Hostfile, ThatCanBeReadOnceOnlyIsRefusedWithoutWaitingForAWriter) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  try {
+    read_hostfile(path);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.line(),
+              "launch: --hostfile " + path +
+                  ": is no file, and mpirun has to read it as well; hint: write the hosts into a file, or "
+                  "--host a:8,b:8");
+  }
+}
 
 TEST_F(Hostfile, HasAHostALineWithCommentsAndBlankLines) {
   const std::vector<Host> hosts =

@@ -189,6 +189,20 @@ TEST_F(MpiRestart, AHostThatDoesNotAnswerIsLeftOut) {
   EXPECT_EQ(count(result.out, " | lanes 4 "), 1) << "of the four ranks that it was meant for: " << result.out;
 }
 
+// Nothing of its own is saved yet: the lanes are those of the run that it goes on with.
+TEST_F(MpiRestart, AHostThatNeverAnsweredIsLeftOutOfARunThatGoesOnWithAnother) {
+  write_job(60, 7);
+  ASSERT_EQ(
+      launch("-n 1 job.yaml --run-dir first --set run.steps=14 --set run.hash_every=0 --set reproducibility.lanes=2")
+          .exit_code,
+      0);
+  const CommandResult result = on_hosts(
+      "localhost:2,192.0.2.1:2", "--resume first --allow-change run.hash_every --set reproducibility.lanes=auto");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.out, "resumed step 14, dp 1 → 2, certificate ok"), 1) << result.out;
+  EXPECT_EQ(count(result.out, " | lanes 2 "), 1) << result.out;
+}
+
 TEST_F(MpiRestart, NoFewerHostsAreTakenThanTheUserAllows) {
   write_job(60, 7);
   std::ofstream(directory / "agent") << "#!/bin/sh\nexit 255\n";

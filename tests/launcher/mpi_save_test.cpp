@@ -100,9 +100,11 @@ TEST_F(MpiSave, TwoJobsOnOneDirectoryNeverMixAndAThirdGoesOnWhenBothWereKilled) 
   write_job(400, 5);
   const std::vector<std::string> expected = undisturbed();
   // The second is refused while the first runs; then all processes of the first and of another second are killed at once.
+  // On a fast disk 400 steps could be over before the second comes: the first is slow from step 20 on, which changes no bit.
   const std::string script =
-      train(2, "--run-dir a") + " > first & first=$!; until grep -q 'step *2[0-9]/' first; do sleep 0.02; done; " +
-      train(2, "--run-dir a") + " > second 2> refusal; echo $? > code; " + train(2, "--run-dir a") +
+      train(2, "--run-dir a --set 'chaos=[{rank: 0, step: 20, fault: slow, seconds: 0.05}]'") +
+      " > first & first=$!; until grep -q 'step *2[0-9]/' first; do sleep 0.02; done; " + train(2, "--run-dir a") +
+      " > second 2> refusal; echo $? > code; " + train(2, "--run-dir a") +
       " > other 2>&1 & other=$!; "
       "mine() { for p in $(pgrep -x 'tessera|mpirun|orted'); do "
       "[ \"$(readlink /proc/$p/cwd)\" != \"$PWD\" ] || echo $p; done; }; "

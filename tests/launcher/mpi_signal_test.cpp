@@ -24,6 +24,8 @@ class MpiSignal : public test::LaunchedJob {
 };
 
 constexpr const char* kTraining = "grep -q 'step *3/' out";
+constexpr const char* kSlow =
+    "[ -s r/chaos/fault-0.json ]";  // the marker of the job's first fault, written before it acts
 
 TEST_F(MpiSignal, Usr1ToMpirunSavesTheSameStepOnAllRanks) {
   write_job(1000000, 0);
@@ -71,11 +73,24 @@ TEST_F(MpiSignal, LaunchGivesTimeAndSeventyFiveWheneverASignalComes) {
   expect_whole("evaluation");
 }
 
+// As after a Ctrl-C in `tessera launch … 2>&1 | tee log`, which ends tee as well.
+TEST_F(MpiSignal, LaunchStopsInOrderWhereNobodyReadsItsWordsAnyLonger) {
+  write_job(1000000, 0);
+  const CommandResult result =
+      run("mkfifo words; " + tessera +
+          "launch -n 2 job.yaml --run-dir r > out 2> words & p=$!; exec 3< words; touch out; "
+          "until grep -q 'step *3/' out; do sleep 0.02; done; exec 3<&-; kill -INT $p; wait $p; code=$?; cat out; exit "
+          "$code");
+  EXPECT_EQ(result.exit_code, 75) << result.out;
+  EXPECT_NE(saved(result.out), "nothing") << result.out;
+  EXPECT_EQ(left(), "");
+}
+
 // A step that takes longer than anybody waits.
 TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
   write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
-  const CommandResult result = disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kTraining,
-                                         "sleep 0.6; kill -INT $p; sleep 0.5; kill -INT $p");
+  const CommandResult result =
+      disturbed(tessera + "launch -n 2 job.yaml --run-dir r", kSlow, "kill -INT $p; sleep 0.5; kill -INT $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(count(result.out, "stopping after"), 0) << result.out;
   for (int rank = 0; rank < 2; ++rank) {
@@ -90,10 +105,8 @@ TEST_F(MpiSignal, ASecondInterruptStopsUnsavedAndTheLogsSaySo) {
 
 TEST_F(MpiSignal, ASecondInterruptOfARankWithoutMpirunIsNotedToo) {
   write_job(1000000, 0, "chaos: [{rank: 0, step: 5, fault: slow, seconds: 10}]\n");
-  const CommandResult result =
-      run(tessera +
-          "train job.yaml --run-dir r > out & p=$!; touch out; until grep -q 'step *3/' out; do "
-          "sleep 0.05; done; sleep 0.6; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
+  const CommandResult result = run(tessera + "train job.yaml --run-dir r > out & p=$!; until " + kSlow +
+                                   "; do sleep 0.05; done; kill -INT $p; sleep 0.3; kill -INT $p; wait $p");
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(read_collective_log(directory / "r/collectives/rank-00000.log").exit_code, 130);
 }

@@ -76,6 +76,17 @@ TEST(MpiSupervisor, SaysThatARankWasLostAndReturnsFour) {
   EXPECT_TRUE(result.err.ends_with(") died\nlaunch: a rank was lost to signal 9 (Killed)\n")) << result.err;
 }
 
+// A script that starts something of its own and then becomes the launcher, as entry points of containers do.
+TEST(MpiSupervisor, LeavesAloneWhatWasAChildOfItsProcessBefore) {
+  const test::TemporaryDirectory directory;
+  const CommandResult result = test::run_command(
+      fmt::format("sh -c 'sleep 300 > /dev/null 2>&1 & echo $! > child; exec {}supervise {}{}killed 1' 2> /dev/null; "
+                  "kill $(cat child) && echo alive",
+                  kProgram, test::mpirun(2), kProgram),
+      {.timeout_seconds = 120, .working_directory = directory.path().string()});
+  EXPECT_EQ(result.out, "alive\n");
+}
+
 TEST(MpiSupervisor, PointsToMpirunsOwnWordsWhereItFails) {
   const CommandResult result = test::run_command(kProgram + "supervise " + test::mpirun(2) + "/nowhere/program");
   EXPECT_EQ(result.exit_code, 4);

@@ -133,6 +133,22 @@ TEST_F(AppendedData, FilesThatChangedMovedOrWentAreRefusedByName) {
   EXPECT_EQ(refused(saved), Lines{"what they hold, or their weights, has changed"});
 }
 
+// What was read is not known by batches any more, but the files have names and sizes.
+TEST_F(AppendedData, FilesThatWentAreRefusedWhereTheOrderMayChange) {
+  write("b.bin", 16, 2);
+  const std::string path = fresh();
+  EXPECT_EQ(run(config_, 1, path, 4), ExitCode::kStopped);
+  config_.run.seed = 7;
+  const Lines allowed = {"run.seed"};
+  fs::rename(directory_ / "data/b.bin", directory_ / "data/c.bin");
+  const std::string refusal = test::run_to_errors(config_, 1, path, allowed).front();
+  EXPECT_NE(refusal.find("data.train: its files are not those of the saved run: b.bin is gone; hint"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(test::run_to_errors(config_, 1, path, {"run.seed", "data.train"}), Lines{""});
+  fs::rename(directory_ / "data/c.bin", directory_ / "data/b.bin");
+}
+
 TEST_F(AppendedData, ACheckpointWithoutTheNamesOfItsFilesGoesOnWithTheSameOnly) {
   DataCursor saved = cursor(dataset(), 4);
   saved.files.clear();

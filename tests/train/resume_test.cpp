@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/reader.h"
+#include "runtime/config/load.h"
+#include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/run_files.h"
@@ -391,6 +393,24 @@ TEST_F(Resume, TheLargestWeightChangeOfTheFirstStepIsTheLearningRateAndTheFourth
   test::run_job(config, 4, 1, path);
   EXPECT_EQ(step(path, 4), step(whole, 4));
   EXPECT_EQ(largest_change(step(path, 3), step(path, 4)), largest_change(step(whole, 3), step(whole, 4)));
+}
+
+TEST_F(Resume, AnotherMachineMayBringAFirstLossThatIsNearAndNotANumberIsNot) {
+  const JobConfig config = with_data(test::model_t(4));
+  const ResolvedBatch batch = resolve(config, 1);
+  const BatchLoader loader(
+      {make_data_part(TokenDataset(config.data.train, config.model.seq_len, config.model.vocab_size), config, 0, 0)},
+      config.batch, batch, config.model.seq_len, 0);
+  const MeshShape mesh;
+  const NumericsRecord numerics;
+  const ScheduleConfig schedule;
+  const RunFacts facts{.config = config, .mesh = mesh, .loader = loader, .numerics = numerics, .schedule = schedule};
+  ResumedRun run;
+  run.manifest.training.certificate = ResumeCertificate{.loss = 4.0};
+  run.manifest.training.numerics = {{"instruction_set", "another"}};
+  EXPECT_NE(check_first_loss(run, facts, 4.003), "");
+  EXPECT_THROW(check_first_loss(run, facts, 4.005), CheckpointError);
+  EXPECT_THROW(check_first_loss(run, facts, std::nan("")), CheckpointError);
 }
 
 // Adam's corrections count updates: from 1 again, or one off, every weight of step 6 would be another.

@@ -91,7 +91,7 @@ TEST(RunDirectory, WithFoldersOfEqualNamesOfSomebodyElseIsRefusedAndNothingMoves
   }
 }
 
-// Killed at any point between the lock and config.yaml, or while it moved files: the next run may go on.
+// Killed at any point between the lock and config.yaml: the next run may go on.
 TEST(RunDirectory, OfARunThatEndedBeforeItHadAConfigIsTakenOver) {
   const test::TemporaryDirectory directory;
   const std::string path = directory / "run";
@@ -100,7 +100,17 @@ TEST(RunDirectory, OfARunThatEndedBeforeItHadAConfigIsTakenOver) {
     RunDirectory(path).acquire("node7", lock);
     EXPECT_EQ(RunDirectory(path).prepare(7), attempt);
   }
-  fs::remove(path + "/.nonce");  // moved by an attempt that came no further
+  std::optional<RunLock> lock;
+  EXPECT_EQ(refusal([&] { RunDirectory(path).acquire("node7", lock); }), "(accepted)");
+}
+
+// Killed while it moved files: what tells a run by then may lie apart, and the next run may go on all the same.
+TEST(RunDirectory, IsMarkedAsARunsBeforeAnythingOfAnEarlierStartMoves) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path().string();
+  for (const char* name : {"config.yaml", "plan.json", "attempts"}) std::ofstream(path + "/" + name) << "x";
+  EXPECT_THROW(RunDirectory(path).prepare(7), DeviceError) << "no folder can be where a file is";
+  fs::remove(path + "/config.yaml");
   std::optional<RunLock> lock;
   EXPECT_EQ(refusal([&] { RunDirectory(path).acquire("node7", lock); }), "(accepted)");
 }
