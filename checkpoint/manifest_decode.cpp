@@ -33,7 +33,6 @@ class Node {
   }
   bool has(const char* field) const { return json_.is_object() && json_.contains(field); }
   bool is_null() const { return json_.is_null(); }
-  bool has(const char* field) const { return json_.is_object() && json_.contains(field); }
 
   bool flag() const {
     expect(json_.is_boolean(), "truth value");
