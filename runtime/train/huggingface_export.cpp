@@ -22,10 +22,10 @@ std::string run_directory_of(const std::string& checkpoint) {
   return parent_directory(parent_directory(std::filesystem::path(checkpoint).lexically_normal().string()));
 }
 
-std::vector<std::string> copy_tokenizer(FileSystem& files, const std::vector<TokenizerFile>& found,
+std::vector<std::string> copy_tokenizer(FileSystem& files, const std::vector<FileToCopy>& found,
                                         const std::string& into, SpecialTokens& tokens) {
   std::vector<std::string> names;
-  for (const TokenizerFile& file : found) {
+  for (const FileToCopy& file : found) {
     copy_file(files, file.path, fmt::format("{}/{}", into, file.name));
     if (file.name == "generation_config.json")
       tokens = read_special_tokens(read_small_file(files, file.path, kMaxHuggingFaceConfigBytes), file.path);

@@ -36,9 +36,9 @@ void copy_file(FileSystem& files, const std::string& from, const std::string& to
   target.finish();
 }
 
-std::vector<TokenizerFile> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
-                                                  const std::string& job_tokenizer) {
-  std::vector<TokenizerFile> found;
+std::vector<FileToCopy> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
+                                               const std::string& job_tokenizer) {
+  std::vector<FileToCopy> found;
   const auto add_all = [&](const std::string& folder) {
     for (const std::string& name : tokenizer_files_in(files, folder)) found.push_back({folder + "/" + name, name});
   };
