@@ -13,7 +13,7 @@
 #include "checkpoint/file_system.h"
 #include "checkpoint/manifest.h"
 #include "runtime/base/error.h"
-#include "runtime/config/load.h"
+#include "runtime/train/saved_job.h"
 #include "runtime/train/tokenizer.h"
 
 namespace tessera {
@@ -63,22 +63,7 @@ std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, const std::
   return tokens;
 }
 
-JobConfig config_of(const Manifest& manifest, const std::string& folder) {
-  ConfigResult result = check_config_text(manifest.training.config, folder);
-  if (!result.problems.empty())
-    throw CheckpointError(fmt::format("{}: its config does not load: {}", folder, result.problems.front().line_text()));
-  return std::move(result.config);
-}
-
 }  // namespace
-
-std::string run_of_checkpoint(const std::string& folder) {
-  const fs::path path = fs::path(folder).lexically_normal();
-  const fs::path checkpoint = path.has_filename() ? path : path.parent_path();
-  const fs::path parent = checkpoint.parent_path();
-  if (parent.filename() != "checkpoints") return checkpoint.string();
-  return parent.has_parent_path() ? parent.parent_path().string() : ".";
-}
 
 std::string find_tokenizer(const std::string& given, const std::string& configured, const std::string& run_directory) {
   if (!given.empty()) return given;
@@ -102,7 +87,7 @@ PreparedGenerate make_generate_request(const GenerateOptions& options) {
   request.folder = resolve_checkpoint(*files, options.checkpoint);
   const Manifest manifest = read_manifest(*files, request.folder);
   request.config = manifest.training.config;
-  const JobConfig config = config_of(manifest, request.folder);
+  const JobConfig config = saved_job(manifest, request.folder);
   request.tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, run_of_checkpoint(request.folder));
   auto tokenizer = load_tokenizer(request.tokenizer);
   check_vocabulary(*tokenizer, config.model.vocab_size);

@@ -47,7 +47,4 @@ PreparedGenerate make_generate_request(const GenerateOptions& options);
 // the run; else tokenizer/tokenizer.json or tokenizer/tokenizer.model of the run, which an import leaves there. ConfigError where there is none.
 std::string find_tokenizer(const std::string& given, const std::string& configured, const std::string& run_directory);
 
-// The run that a checkpoint's folder belongs to: RUN of RUN/checkpoints/step-…; else the folder itself.
-std::string run_of_checkpoint(const std::string& folder);
-
 }  // namespace tessera

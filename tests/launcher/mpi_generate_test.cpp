@@ -114,7 +114,8 @@ TEST_F(MpiGenerate, ErrorsAreOneLineWithTheirCode) {
        "[rank 0/2 {}] gone.json: no such tokenizer; expected 'bytes', a SentencePiece *.model or a tokenizer.json\n"},
       {"run --prompt '' --tokenizer bytes", 2,
        "[rank 0/2 {}] prompt 1: '' makes no token with bytes; hint: at least one character\n"},
-      {"train.bin/nothing --prompt x", 5, "[rank 0/2 {}] train.bin/nothing: there is nothing\n"},
+      {"train.bin/nothing --prompt x", 5,
+       "[rank 0/2 {}] train.bin/nothing: there is nothing; hint: a run directory, or the folder of a checkpoint\n"},
       {"run --prompt x --top-p 0", 2, "[rank 0/2 {}] top-p 0, expected a number above 0 and at most 1\n"},
   };
   std::array<char, 256> host{};
