@@ -100,15 +100,21 @@ PreparedGenerate make_generate_request(const GenerateOptions& options) {
   return {std::move(request), std::move(tokenizer)};
 }
 
+// CBOR, since a path need not be UTF-8, as JSON has to be.
 std::string GenerateRequest::encode() const {
-  return nlohmann::json{{"folder", folder},           {"config", config},
-                        {"tokenizer", tokenizer},     {"tokenizer_vocab_size", tokenizer_vocab_size},
-                        {"stop_tokens", stop_tokens}, {"prompt_tokens", prompt_tokens}}
-      .dump();
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json{{"folder", folder},
+                                         {"config", config},
+                                         {"tokenizer", tokenizer},
+                                         {"tokenizer_vocab_size", tokenizer_vocab_size},
+                                         {"stop_tokens", stop_tokens},
+                                         {"prompt_tokens", prompt_tokens}},
+                          bytes);
+  return bytes;
 }
 
-GenerateRequest GenerateRequest::decode(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+GenerateRequest GenerateRequest::decode(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
   GenerateRequest request;
   json.at("folder").get_to(request.folder);
   json.at("config").get_to(request.config);

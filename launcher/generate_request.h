@@ -1,4 +1,4 @@
-// What `tessera generate` is to do, found out by one rank and sent to the others as text.
+// What `tessera generate` is to do, found out by one rank and sent to the others.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GenerateRequest {
   friend bool operator==(const GenerateRequest&, const GenerateRequest&) = default;
 
   std::string encode() const;
-  static GenerateRequest decode(const std::string& text);
+  static GenerateRequest decode(const std::string& bytes);
 };
 
 struct PreparedGenerate {

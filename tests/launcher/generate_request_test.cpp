@@ -78,8 +78,8 @@ TEST(GenerateRequest, WrongOptionsAreRefusedBeforeAnythingIsRead) {
   EXPECT_EQ(with([](auto&) {}), "5 nowhere: there is nothing; hint: a run directory, or the folder of a checkpoint");
 }
 
-TEST(GenerateRequest, TravelsAsText) {
-  const GenerateRequest request{.folder = "runs/a/checkpoints/step-00000007",
+TEST(GenerateRequest, ArrivesAsItWasSent) {
+  const GenerateRequest request{.folder = "runs/no UTF-8: \xe9/checkpoints/step-00000007",
                                 .config = "run: {name: \"\\u00e9\"}\n",
                                 .tokenizer = "bytes",
                                 .tokenizer_vocab_size = 256,
