@@ -72,8 +72,10 @@ std::string find_tokenizer(const std::string& given, const std::string& configur
   if (configured == "bytes" || (!configured.empty() && fs::exists(configured, error))) return configured;
   if (!configured.empty() && fs::path(configured).is_relative() && fs::exists(run / configured, error))
     return (run / configured).string();
-  for (const char* name : {"tokenizer/tokenizer.json", "tokenizer/tokenizer.model"}) {
-    if (fs::exists(run / name, error)) return (run / name).string();
+  // An import that was moved has the file that its job names; one whose job names none has what did not load, and says why.
+  for (const fs::path& name :
+       {fs::path(configured).filename(), fs::path("tokenizer.json"), fs::path("tokenizer.model")}) {
+    if (!name.empty() && fs::exists(run / "tokenizer" / name, error)) return (run / "tokenizer" / name).string();
   }
   const std::string found = configured.empty() ? fmt::format("{}: no tokenizer", run_directory)
                                                : fmt::format("data.tokenizer: {} is not there", configured);

@@ -44,7 +44,8 @@ struct PreparedGenerate {
 PreparedGenerate make_generate_request(const GenerateOptions& options);
 
 // The tokenizer of a checkpoint: `given` where it is not empty; else `configured` (data.tokenizer), as it is or, where it is not there, relative to
-// the run; else tokenizer/tokenizer.json or tokenizer/tokenizer.model of the run, which an import leaves there. ConfigError where there is none.
+// the run; else of RUN/tokenizer, which an import leaves there, the file of that name, tokenizer.json or tokenizer.model. ConfigError where there is
+// none.
 std::string find_tokenizer(const std::string& given, const std::string& configured, const std::string& run_directory);
 
 }  // namespace tessera

@@ -50,6 +50,7 @@ TEST_F(FindTokenizer, ThenWhatAnImportLeft) {
   const std::string json = make("run/tokenizer/tokenizer.json");
   EXPECT_EQ(find_tokenizer("", "", path("run")), json);
   EXPECT_EQ(find_tokenizer("", "gone/tokenizer.json", path("run")), json);
+  EXPECT_EQ(find_tokenizer("", "gone/tokenizer.model", path("run")), model) << "of an import that was moved";
 }
 
 TEST_F(FindTokenizer, ElseOneLineSaysWhatIsMissing) {
