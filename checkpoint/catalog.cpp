@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/folders.h"
+#include "checkpoint/huggingface_files.h"
 #include "checkpoint/reader.h"
 #include "runtime/base/error.h"
 
@@ -47,15 +48,27 @@ std::string resolve_directory(FileSystem& files, const std::string& path) {
   return files.exists(inside) ? inside : path;
 }
 
+std::string run_of_checkpoint(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::path(folder).lexically_normal();
+  const fs::path checkpoint = path.has_filename() ? path : path.parent_path();
+  const fs::path parent = checkpoint.parent_path();
+  if (parent.filename() != "checkpoints") return checkpoint.string();
+  return parent.has_parent_path() ? parent.parent_path().string() : ".";
+}
+
 std::string resolve_checkpoint(FileSystem& files, const std::string& path) {
-  if (!files.exists(path)) throw CheckpointError(fmt::format("{}: there is nothing", path));
+  constexpr const char* kMeant = "a run directory, or the folder of a checkpoint";
+  if (!files.exists(path)) throw CheckpointError(fmt::format("{}: there is nothing", path), kMeant);
   // A checkpoint that lost its manifest is still meant as one where its name says so.
   const std::string name = std::filesystem::path(path).filename().string();
   if (step_of_folder(name) || files.exists(fmt::format("{}/{}", path, kManifestName))) return path;
   const LatestCheckpoint latest = find_latest(files, resolve_directory(files, path));
   if (latest.step) return latest.folder;
+  const bool is_huggingface = files.exists(fmt::format("{}/{}", path, kHuggingFaceConfigName));
   throw CheckpointError(fmt::format("{}: no complete checkpoint{}", path,
-                                    latest.skipped.empty() ? "" : "; " + latest.skipped.front().reason));
+                                    latest.skipped.empty() ? "" : "; " + latest.skipped.front().reason),
+                        is_huggingface ? "a Hugging Face model: tessera checkpoint import makes a run of it" : kMeant);
 }
 
 }  // namespace tessera

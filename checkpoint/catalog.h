@@ -35,6 +35,8 @@ std::string why_incomplete(FileSystem& files, const std::string& directory, std:
 // The checkpoint that a user means by a path: a checkpoint's folder itself, or the newest complete one of a run directory or of its checkpoints.
 // CheckpointError where there is none, with what was skipped.
 std::string resolve_checkpoint(FileSystem& files, const std::string& path);
+// The run that a checkpoint's folder belongs to: RUN of RUN/checkpoints/step-…; else the folder itself.
+std::string run_of_checkpoint(const std::string& folder);
 // The checkpoints directory that a user means: PATH/checkpoints where there is one, else PATH.
 std::string resolve_directory(FileSystem& files, const std::string& path);
 

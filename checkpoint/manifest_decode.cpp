@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 8;
+// Ours have some thirty. This kind of JSON looks through all keys of an object for each new one.
+constexpr int kMaxKeys = 1000;
 
 // One value with its place in the document, for messages.
 class Node {
@@ -163,8 +166,13 @@ TensorRecord tensor_of(const Node& node) {
 }
 
 Json parse(const std::string& text, const std::string& path) {
-  const auto bounded = [&](int depth, Json::parse_event_t /*event*/, const Json& /*value*/) {
+  std::array<int, kMaxDepth + 2> num_keys{};  // of the open object on each level
+  const auto bounded = [&](int depth, Json::parse_event_t event, const Json& /*value*/) {
     if (depth > kMaxDepth) throw CheckpointError(fmt::format("{}: JSON nested deeper than {} levels", path, kMaxDepth));
+    // The keys of an object are one level below it.
+    if (event == Json::parse_event_t::object_start) num_keys[static_cast<std::size_t>(depth) + 1] = 0;
+    if (event == Json::parse_event_t::key && ++num_keys[static_cast<std::size_t>(depth)] > kMaxKeys)
+      throw CheckpointError(fmt::format("{}: an object of more than {} fields", path, kMaxKeys));
     return true;
   };
   try {

@@ -16,6 +16,8 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
+  // Its name, without slashes at the end.
+  const std::string& path() const { return path_; }
   // What to write into until then: "runs/.gpt2.new-5f0c2e6a91d4b7c3".
   const std::string& temporary() const { return temporary_; }
   // Durable under its name when it returns. What is inside has been synced by whoever wrote it, but for the folder's own names.

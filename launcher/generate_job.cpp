@@ -56,7 +56,7 @@ ExitCode generate_rank(MpiSession& session, RankGuard& guard, const GenerateOpti
 
   JobConfig config;
   ResolvedBatch batch;
-  Host here;
+  LocalHost here;
   session.agree([&] {
     config = generate_config(check_config_text(request.config, request.folder).config, session.size());
     batch = resolve(config, session.size());

@@ -13,7 +13,7 @@
 #include "checkpoint/file_system.h"
 #include "checkpoint/manifest.h"
 #include "runtime/base/error.h"
-#include "runtime/config/load.h"
+#include "runtime/train/saved_job.h"
 #include "runtime/train/tokenizer.h"
 
 namespace tessera {
@@ -63,22 +63,7 @@ std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, const std::
   return tokens;
 }
 
-JobConfig config_of(const Manifest& manifest, const std::string& folder) {
-  ConfigResult result = check_config_text(manifest.training.config, folder);
-  if (!result.problems.empty())
-    throw CheckpointError(fmt::format("{}: its config does not load: {}", folder, result.problems.front().line_text()));
-  return std::move(result.config);
-}
-
 }  // namespace
-
-std::string run_of_checkpoint(const std::string& folder) {
-  const fs::path path = fs::path(folder).lexically_normal();
-  const fs::path checkpoint = path.has_filename() ? path : path.parent_path();
-  const fs::path parent = checkpoint.parent_path();
-  if (parent.filename() != "checkpoints") return checkpoint.string();
-  return parent.has_parent_path() ? parent.parent_path().string() : ".";
-}
 
 std::string find_tokenizer(const std::string& given, const std::string& configured, const std::string& run_directory) {
   if (!given.empty()) return given;
@@ -87,8 +72,10 @@ std::string find_tokenizer(const std::string& given, const std::string& configur
   if (configured == "bytes" || (!configured.empty() && fs::exists(configured, error))) return configured;
   if (!configured.empty() && fs::path(configured).is_relative() && fs::exists(run / configured, error))
     return (run / configured).string();
-  for (const char* name : {"tokenizer/tokenizer.json", "tokenizer/tokenizer.model"}) {
-    if (fs::exists(run / name, error)) return (run / name).string();
+  // An import that was moved has the file that its job names; one whose job names none has what did not load, and says why.
+  for (const fs::path& name :
+       {fs::path(configured).filename(), fs::path("tokenizer.json"), fs::path("tokenizer.model")}) {
+    if (!name.empty() && fs::exists(run / "tokenizer" / name, error)) return (run / "tokenizer" / name).string();
   }
   const std::string found = configured.empty() ? fmt::format("{}: no tokenizer", run_directory)
                                                : fmt::format("data.tokenizer: {} is not there", configured);
@@ -102,7 +89,7 @@ PreparedGenerate make_generate_request(const GenerateOptions& options) {
   request.folder = resolve_checkpoint(*files, options.checkpoint);
   const Manifest manifest = read_manifest(*files, request.folder);
   request.config = manifest.training.config;
-  const JobConfig config = config_of(manifest, request.folder);
+  const JobConfig config = saved_job(manifest, request.folder);
   request.tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, run_of_checkpoint(request.folder));
   auto tokenizer = load_tokenizer(request.tokenizer);
   check_vocabulary(*tokenizer, config.model.vocab_size);
@@ -115,15 +102,21 @@ PreparedGenerate make_generate_request(const GenerateOptions& options) {
   return {std::move(request), std::move(tokenizer)};
 }
 
+// CBOR, since a path need not be UTF-8, as JSON has to be.
 std::string GenerateRequest::encode() const {
-  return nlohmann::json{{"folder", folder},           {"config", config},
-                        {"tokenizer", tokenizer},     {"tokenizer_vocab_size", tokenizer_vocab_size},
-                        {"stop_tokens", stop_tokens}, {"prompt_tokens", prompt_tokens}}
-      .dump();
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json{{"folder", folder},
+                                         {"config", config},
+                                         {"tokenizer", tokenizer},
+                                         {"tokenizer_vocab_size", tokenizer_vocab_size},
+                                         {"stop_tokens", stop_tokens},
+                                         {"prompt_tokens", prompt_tokens}},
+                          bytes);
+  return bytes;
 }
 
-GenerateRequest GenerateRequest::decode(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+GenerateRequest GenerateRequest::decode(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
   GenerateRequest request;
   json.at("folder").get_to(request.folder);
   json.at("config").get_to(request.config);

@@ -1,4 +1,4 @@
-// What `tessera generate` is to do, found out by one rank and sent to the others as text.
+// What `tessera generate` is to do, found out by one rank and sent to the others.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GenerateRequest {
   friend bool operator==(const GenerateRequest&, const GenerateRequest&) = default;
 
   std::string encode() const;
-  static GenerateRequest decode(const std::string& text);
+  static GenerateRequest decode(const std::string& bytes);
 };
 
 struct PreparedGenerate {
@@ -44,10 +44,8 @@ struct PreparedGenerate {
 PreparedGenerate make_generate_request(const GenerateOptions& options);
 
 // The tokenizer of a checkpoint: `given` where it is not empty; else `configured` (data.tokenizer), as it is or, where it is not there, relative to
-// the run; else tokenizer/tokenizer.json or tokenizer/tokenizer.model of the run, which an import leaves there. ConfigError where there is none.
+// the run; else of RUN/tokenizer, which an import leaves there, the file of that name, tokenizer.json or tokenizer.model. ConfigError where there is
+// none.
 std::string find_tokenizer(const std::string& given, const std::string& configured, const std::string& run_directory);
-
-// The run that a checkpoint's folder belongs to: RUN of RUN/checkpoints/step-…; else the folder itself.
-std::string run_of_checkpoint(const std::string& folder);
 
 }  // namespace tessera

@@ -20,11 +20,11 @@ std::unique_ptr<CommunicatorFactory> make_factory(const CollectivesConfig& confi
   return make_auto_factory(placement, options);
 }
 
-Host this_host() {
+LocalHost this_host() {
   return {load_topology("live"), current_cpuset()};
 }
 
-JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConfig& config) {
+JobBinding agree_binding(MpiSession& session, const LocalHost& here, const DeviceConfig& config) {
   std::vector<std::vector<int>> given;
   for (const std::string& text : session.all_gather_local(cpuset_text(here.cpuset)))
     given.push_back(parse_cpuset(text));

@@ -17,11 +17,11 @@ namespace tessera {
 std::unique_ptr<CommunicatorFactory> make_factory(const CollectivesConfig& config, const Placement& placement);
 
 // What this rank finds out on its own, before it talks to the others.
-struct Host {
+struct LocalHost {
   Topology machine;
   std::vector<int> cpuset;
 };
-Host this_host();
+LocalHost this_host();
 
 // The bindings of all ranks, this rank's with its threads.
 struct JobBinding {
@@ -29,7 +29,7 @@ struct JobBinding {
   std::vector<BoundRank> all;
 };
 // Collective.
-JobBinding agree_binding(MpiSession& session, const Host& here, const DeviceConfig& config);
+JobBinding agree_binding(MpiSession& session, const LocalHost& here, const DeviceConfig& config);
 
 // The ranks of a host share its memory evenly.
 MemoryBudget share_of_host(const MpiSession& session);

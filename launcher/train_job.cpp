@@ -69,7 +69,7 @@ void adopt_stored_lanes(MpiSession& session, JobConfig& config, const std::strin
 ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& options) {
   JobConfig config;
   ResolvedBatch batch;
-  Host here;
+  LocalHost here;
   std::string described;
   session.agree([&] {
     config = load_config(options.config, options.overrides);

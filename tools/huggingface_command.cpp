@@ -29,8 +29,9 @@ struct Options {
   std::vector<std::int32_t> tokens;
 };
 
-// Runs `fill` on a folder that gets its name at the end; a signal before that leaves nothing behind.
-void make_folder(FileSystem& files, const std::string& path, const std::function<void(const std::string& into)>& fill) {
+// Runs `fill` on a folder that gets its name at the end; a signal before that leaves nothing behind. Returns the name.
+std::string make_folder(FileSystem& files, const std::string& path,
+                        const std::function<void(const NewFolder& folder)>& fill) {
   NewFolder folder(files, path);
   const InterruptGuard guard([&] {
     // Beside the work, which may have made one more file meanwhile: it makes none in a folder that is gone.
@@ -42,8 +43,9 @@ void make_folder(FileSystem& files, const std::string& path, const std::function
       }
     }
   });
-  fill(folder.temporary());
+  fill(folder);
   folder.commit();
+  return folder.path();
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -57,21 +59,24 @@ void print(const std::string& text) {
 void run_import(const Options& options) {
   const auto files = make_posix_file_system();
   ImportedModel imported;
-  make_folder(*files, options.to,
-              [&](const std::string& into) { imported = import_huggingface(*files, options.from, into, options.to); });
+  const std::string run = make_folder(*files, options.to, [&](const NewFolder& folder) {
+    imported = import_huggingface(*files, options.from, folder.temporary(), folder.path());
+  });
   std::string text = fmt::format("imported {}: {}, {} parameters, root {}\n", options.from, name_of(imported.layout),
                                  format_count(imported.num_parameters), hex64(imported.root_hash));
   text += fmt::format("tokenizer: {}\n", list_of(imported.tokenizer_files));
   for (const std::string& note : imported.notes) text += fmt::format("note: {}\n", note);
-  text += fmt::format("{} | next: set data.train in {}/config.yaml, then tessera train it\n", options.to, options.to);
+  const std::string generate =
+      imported.tokenizer.empty() ? "" : fmt::format("tessera generate {} --prompt \"The\"; or ", run);
+  text += fmt::format("{} | next: {}set data.train in {}/config.yaml, then tessera train it\n", run, generate, run);
   print(text);
 }
 
 void run_export(const Options& options) {
   const auto files = make_posix_file_system();
   ExportedModel exported;
-  make_folder(*files, options.to, [&](const std::string& into) {
-    exported = export_huggingface(*files, options.from, into, options.max_shard_bytes);
+  const std::string made = make_folder(*files, options.to, [&](const NewFolder& folder) {
+    exported = export_huggingface(*files, options.from, folder.temporary(), options.max_shard_bytes);
   });
   print(fmt::format(
       "exported {}: {}, {} of weights in {}\ntokenizer: {}\n{} | next: "
@@ -79,7 +84,7 @@ void run_export(const Options& options) {
       exported.checkpoint, name_of(exported.layout), format_bytes(static_cast<std::int64_t>(exported.bytes)),
       exported.weight_files.size() == 1 ? exported.weight_files.front()
                                         : fmt::format("{} files", exported.weight_files.size()),
-      list_of(exported.tokenizer_files), options.to, options.to));
+      list_of(exported.tokenizer_files), made, made));
 }
 
 void run_logits(const Options& options) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the small Hugging Face models of tests/train/huggingface_logits_test once, with the logits that transformers computes for them.
+"""Makes the small Hugging Face models of tests/train/huggingface_test once, with the logits that transformers computes for them.
 
     tools/make_huggingface_reference.py [FOLDER]        default: tests/data/huggingface beside this script's folder
 

@@ -28,6 +28,7 @@ const Rows& common_rows() {
       {"_attn_implementation"},
       {"_attn_implementation_autoset"},
       {"_name_or_path"},
+      {"_num_labels"},
       {"architectures"},
       {"attn_implementation"},
       {"bad_words_ids"},
@@ -98,6 +99,10 @@ const Rows& gpt2_rows() {
       {"embd_pdrop", Use::kDropout},
       {"attn_pdrop", Use::kDropout},
       {"n_ctx"},
+      // Of the files that OpenAI's models were published with: gpt2-medium and larger.
+      {"n_special", Use::kFixed, {"0"}},
+      {"output_past"},
+      {"predict_special_tokens"},
       // Of heads that classify.
       {"summary_activation"},
       {"summary_first_dropout"},

@@ -24,7 +24,7 @@ std::vector<std::vector<int>> direct_waits(const IndexedProgram& program, const 
 // Removes what nothing waits for, and then what only that waited for, until something waits for all that is left.
 class Trimmer {
  public:
-  Trimmer(const RankedPrograms& job, const std::vector<ProgramOrder>& orders, const Progress& progress)
+  Trimmer(const RankedPrograms& job, const std::vector<ProgramOrder>& orders, const DryRunEnd& progress)
       : job_(job), progress_(progress) {
     for (std::size_t c = 0; c < job.programs.size(); ++c) {
       direct_.push_back(direct_waits(job.programs[c], orders[c]));
@@ -89,7 +89,7 @@ class Trimmer {
   }
 
   const RankedPrograms& job_;
-  const Progress& progress_;
+  const DryRunEnd& progress_;
   std::vector<std::vector<std::vector<int>>> direct_;  // by rank, by instruction
   std::vector<std::vector<int>> num_waiting_;  // by rank, by instruction, of nodes: what is left and waits for it
 };
@@ -97,7 +97,7 @@ class Trimmer {
 }  // namespace
 
 CycleCandidates find_candidates(const RankedPrograms& job, const std::vector<ProgramOrder>& orders,
-                                const Progress& progress) {
+                                const DryRunEnd& progress) {
   return Trimmer(job, orders, progress).run();
 }
 

@@ -13,6 +13,6 @@ using CycleCandidates = std::vector<std::vector<bool>>;
 // Of a job with one rank per class: what never completes, and what something else that is left waits for. That leaves cycles
 // and what is between them. progress: where the dry run ended.
 CycleCandidates find_candidates(const RankedPrograms& job, const std::vector<ProgramOrder>& orders,
-                                const Progress& progress);
+                                const DryRunEnd& progress);
 
 }  // namespace tessera

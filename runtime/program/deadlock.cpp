@@ -60,7 +60,7 @@ WaitCycle shortest_cycle(const ProofJob& job) {
   for (const IndexedProgram& program : job.programs) orders.push_back(order_of(*program.source));
   const RankTable classes = quotient_of(job);
   const RankedPrograms quotient{job.programs, classes};
-  const Progress progress = dry_run(quotient, orders);
+  const DryRunEnd progress = dry_run(quotient, orders);
   if (progress.is_complete(quotient)) return {};
   const RankedPrograms ranked{job.programs, job.ranks};
   if (dry_run(ranked, orders).is_complete(ranked)) return {};

@@ -13,7 +13,7 @@ class DryRun {
     for (const int c : job.ranks.class_of) progress_.first_open.push_back(orders[c].first_on_stream);
   }
 
-  Progress run() {
+  DryRunEnd run() {
     for (int rank = 0; rank < job_.ranks.num_ranks(); ++rank) movable_.push_back(rank);
     while (!movable_.empty()) {
       const int rank = movable_.back();
@@ -74,7 +74,7 @@ class DryRun {
 
   const RankedPrograms& job_;
   const std::vector<ProgramOrder>& orders_;
-  Progress progress_;
+  DryRunEnd progress_;
   std::vector<std::array<bool, kNumStreams>> arrived_;     // by rank: stands at a call and waits for other members
   std::vector<std::array<int, kNumStreams>> num_arrived_;  // by group
   std::vector<int> movable_;
@@ -105,7 +105,7 @@ ProgramOrder order_of(const StepProgram& program) {
   return order;
 }
 
-bool Progress::is_complete(const RankedPrograms& job) const {
+bool DryRunEnd::is_complete(const RankedPrograms& job) const {
   for (int rank = 0; rank < job.ranks.num_ranks(); ++rank) {
     const int size = job.program_of(rank).size();
     const auto& open = first_open[rank];
@@ -114,7 +114,7 @@ bool Progress::is_complete(const RankedPrograms& job) const {
   return true;
 }
 
-Progress dry_run(const RankedPrograms& job, const std::vector<ProgramOrder>& orders) {
+DryRunEnd dry_run(const RankedPrograms& job, const std::vector<ProgramOrder>& orders) {
   return DryRun(job, orders).run();
 }
 

@@ -21,7 +21,7 @@ ProgramOrder order_of(const StepProgram& program);
 bool blocks_host(const Instruction& instruction);
 
 // Where a job ends.
-struct Progress {
+struct DryRunEnd {
   std::vector<std::array<int, kNumStreams>> first_open;  // by rank, by stream: the first that never completes; or size
 
   bool is_open(const RankedPrograms& job, int rank, int instruction) const {
@@ -32,6 +32,6 @@ struct Progress {
 
 // In whatever order ranks and streams advance: an instruction that may start stays so whatever else completes, so all
 // orders complete the same instructions. Calls must match. orders: by class.
-Progress dry_run(const RankedPrograms& job, const std::vector<ProgramOrder>& orders);
+DryRunEnd dry_run(const RankedPrograms& job, const std::vector<ProgramOrder>& orders);
 
 }  // namespace tessera

@@ -108,8 +108,9 @@ class Generator {
     const ModelConfig& config = context_.config.model;
     std::size_t longest = 0;
     for (const auto& prompt : context_.prompts) longest = std::max(longest, prompt.size());
-    const std::int64_t length =
-        std::min(static_cast<std::int64_t>(longest) + context_.options.num_tokens, config.seq_len);
+    // num_tokens may be any number.
+    const std::int64_t more = std::min(context_.options.num_tokens, config.seq_len);
+    const std::int64_t length = std::min(static_cast<std::int64_t>(longest) + more, config.seq_len);
     const ModelSpec cut = frozen_model(sampler_model(config, length), context_.num_threads);
     const StepProgram program = build_token_program(cut, units, token_schedule(schedule_));
     Plan plan;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "checkpoint/catalog.h"
 #include "checkpoint/huggingface_files.h"
 #include "checkpoint/huggingface_writer.h"
@@ -17,15 +15,10 @@
 namespace tessera {
 namespace {
 
-// RUN/checkpoints/step-N → RUN.
-std::string run_directory_of(const std::string& checkpoint) {
-  return parent_directory(parent_directory(std::filesystem::path(checkpoint).lexically_normal().string()));
-}
-
-std::vector<std::string> copy_tokenizer(FileSystem& files, const std::vector<TokenizerFile>& found,
+std::vector<std::string> copy_tokenizer(FileSystem& files, const std::vector<FileToCopy>& found,
                                         const std::string& into, SpecialTokens& tokens) {
   std::vector<std::string> names;
-  for (const TokenizerFile& file : found) {
+  for (const FileToCopy& file : found) {
     copy_file(files, file.path, fmt::format("{}/{}", into, file.name));
     if (file.name == "generation_config.json")
       tokens = read_special_tokens(read_small_file(files, file.path, kMaxHuggingFaceConfigBytes), file.path);
@@ -50,7 +43,7 @@ ExportedModel export_huggingface(FileSystem& files, const std::string& checkpoin
 
   SpecialTokens tokens;
   exported.tokenizer_files = copy_tokenizer(
-      files, tokenizer_files_of_run(files, run_directory_of(exported.checkpoint), job.data.tokenizer), into, tokens);
+      files, tokenizer_files_of_run(files, run_of_checkpoint(exported.checkpoint), job.data.tokenizer), into, tokens);
   WrittenWeights weights =
       write_huggingface_weights(files, into, huggingface_outputs(exported.layout, spec.parameters), max_shard_bytes,
                                 [&](const std::vector<TargetSlice>& targets) { reader.read(targets); });

@@ -14,6 +14,7 @@
 #include "runtime/config/load.h"
 #include "runtime/train/huggingface_tokenizer.h"
 #include "runtime/train/run_state.h"
+#include "runtime/train/tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -46,10 +47,18 @@ ShardReport copy_weights(FileSystem& files, const std::string& folder, const Hug
   return shard.finish();
 }
 
-// The one that a job names, of those that are there.
-std::string job_tokenizer(const std::vector<std::string>& found, const std::string& run_directory) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (std::ranges::find(found, name) != found.end()) return fmt::format("{}/tokenizer/{}", run_directory, name);
+// The one that a job names: the first that loads, of those that are there. Many models have both, and a tokenizer.json of a kind that is not read.
+std::string choose_tokenizer(const std::string& folder, const ModelConfig& model, ImportedModel& imported) {
+  const std::vector<std::string>& found = imported.tokenizer_files;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (std::ranges::find(found, name) == found.end()) continue;
+    try {
+      check_vocabulary(*load_tokenizer(fmt::format("{}/{}", folder, name)), model.vocab_size);
+      return name;
+    } catch (const Error& error) {
+      imported.notes.push_back(fmt::format("{} is copied, but cannot be used: {}", name, error.what()));
+    }
+  }
   return "";
 }
 
@@ -111,8 +120,10 @@ ImportedModel import_huggingface(FileSystem& files, const std::string& folder, c
                          .num_parameters = spec.num_parameters(),
                          .tokenizer_files = tokenizer_files_in(files, folder),
                          .notes = model.notes};
-  const std::string text =
-      imported_job_text(model.model, folder, run_directory, job_tokenizer(imported.tokenizer_files, run_directory));
+  imported.tokenizer = choose_tokenizer(folder, model.model, imported);
+  const std::string text = imported_job_text(
+      model.model, folder, run_directory,
+      imported.tokenizer.empty() ? "" : fmt::format("{}/tokenizer/{}", run_directory, imported.tokenizer));
   const std::vector<SourceSlice> tensors = whole_tensors(spec);
   const std::string save = open_save(files, into + "/checkpoints", 0, plan_shard(tensors).bytes);
   const ShardReport report = copy_weights(files, save, reader, tensors);

@@ -15,6 +15,7 @@ struct ImportedModel {
   std::int64_t num_parameters = 0;
   std::uint64_t root_hash = 0;
   std::vector<std::string> tokenizer_files;
+  std::string tokenizer;  // the one of them that the job names, "" where none loads
   std::vector<std::string> notes;
 };
 

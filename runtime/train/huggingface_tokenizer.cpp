@@ -36,9 +36,9 @@ void copy_file(FileSystem& files, const std::string& from, const std::string& to
   target.finish();
 }
 
-std::vector<TokenizerFile> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
-                                                  const std::string& job_tokenizer) {
-  std::vector<TokenizerFile> found;
+std::vector<FileToCopy> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
+                                               const std::string& job_tokenizer) {
+  std::vector<FileToCopy> found;
   const auto add_all = [&](const std::string& folder) {
     for (const std::string& name : tokenizer_files_in(files, folder)) found.push_back({folder + "/" + name, name});
   };
@@ -46,12 +46,15 @@ std::vector<TokenizerFile> tokenizer_files_of_run(FileSystem& files, const std::
     add_all(folder);
     return found;
   }
-  if (job_tokenizer.empty() || job_tokenizer == "bytes" || !files.exists(job_tokenizer)) return found;
-  const std::string name = std::filesystem::path(job_tokenizer).filename().string();
+  if (job_tokenizer.empty() || job_tokenizer == "bytes") return found;
+  std::string path = job_tokenizer;
+  if (!files.exists(path)) path = run_directory + "/" + job_tokenizer;
+  if (!files.exists(path)) return found;
+  const std::string name = std::filesystem::path(path).filename().string();
   if (std::ranges::find(kNames, name) != kNames.end())
-    add_all(parent_directory(job_tokenizer));
+    add_all(parent_directory(path));
   else
-    found.push_back({job_tokenizer, job_tokenizer.ends_with(".json") ? "tokenizer.json" : "tokenizer.model"});
+    found.push_back({path, path.ends_with(".json") ? "tokenizer.json" : "tokenizer.model"});
   return found;
 }
 

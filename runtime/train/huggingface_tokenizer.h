@@ -16,12 +16,13 @@ std::vector<std::string> tokenizer_files_in(FileSystem& files, const std::string
 void copy_file(FileSystem& files, const std::string& from, const std::string& to);
 
 // A file to copy, and its name in a Hugging Face folder.
-struct TokenizerFile {
+struct FileToCopy {
   std::string path, name;
-  friend bool operator==(const TokenizerFile&, const TokenizerFile&) = default;
+  friend bool operator==(const FileToCopy&, const FileToCopy&) = default;
 };
-// Those of a run: of RUN/tokenizer where it is, else of the job's data.tokenizer with the known files beside it; none for `bytes`.
-std::vector<TokenizerFile> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
-                                                  const std::string& job_tokenizer);
+// Those of a run: of RUN/tokenizer where it is, else of the job's data.tokenizer, as it is written or relative to the run, with the known files
+// beside it; none for `bytes`.
+std::vector<FileToCopy> tokenizer_files_of_run(FileSystem& files, const std::string& run_directory,
+                                               const std::string& job_tokenizer);
 
 }  // namespace tessera

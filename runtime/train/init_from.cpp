@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 std::string load_huggingface(FileSystem& files, RankExchange& ranks, const std::string& folder,
-                             const ModelConfig& config, ShardedModel& model, std::vector<std::string>& notes) {
+                             const ModelConfig& config, ShardedModel& model, StreamView compute,
+                             std::vector<std::string>& notes) {
   const HuggingFaceModel source = read_huggingface_folder(files, folder);
   const Fields saved = model_fields(source.model);
   if (const auto different = differences(saved, expected_weight_fields(config, saved)); !different.empty())
@@ -24,6 +25,7 @@ std::string load_huggingface(FileSystem& files, RankExchange& ranks, const std::
   const HuggingFaceReader reader = HuggingFaceReader::open(files, folder, source.layout, model.model().parameters);
   if (ranks.rank() == 0) reader.check_tied_head();
   reader.read(weight_targets(model));
+  for (int u = 0; u < model.num_units(); ++u) model.unit(u).mark_written(compute);
   notes = source.notes;
   return fmt::format("weights of {}, a Hugging Face {}", folder, name_of(source.layout));
 }
@@ -55,13 +57,12 @@ std::vector<std::string> init_from(FileSystem& files, RankExchange& ranks, const
   std::vector<std::string> lines;
   agreed([&] {
     if (folder.empty()) {
-      said = load_huggingface(files, ranks, path, config.model, model, lines);
+      said = load_huggingface(files, ranks, path, config.model, model, compute, lines);
     } else {
       const Manifest manifest = load_weights(files, folder, config.model, model, compute);
       said = fmt::format("weights of {}{}", folder,
                          manifest.weights_only ? "" : fmt::format(", after step {}", manifest.step));
     }
-    for (int u = 0; u < model.num_units(); ++u) model.unit(u).mark_written(compute);
   });
   lines.insert(lines.begin(), fmt::format("init     {} | step 0, a new optimizer", said));
   return lines;

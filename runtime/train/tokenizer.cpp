@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "runtime/base/error.h"
 #include "runtime/train/foreign_format.h"
 #include "runtime/train/json_tokenizer.h"
+#include "runtime/train/tokenizer_companions.h"
 
 namespace tessera {
 namespace {
@@ -61,6 +63,7 @@ class SentencePieceTokenizer final : public Tokenizer {
                                       : std::string(is_model_prefix ? ", or is cut short" : "")));
     }
     build_pieces();
+    read_beside(read_companions(std::filesystem::path(path).parent_path().string()));
   }
 
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(pieces_.size()); }
@@ -75,7 +78,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool is_special(std::uint32_t token) const override {
     return token < pieces_.size() && processor_.IsControl(static_cast<int>(token));
   }
-  std::vector<std::string> files() const override { return {path_}; }
+  std::vector<std::uint32_t> stop_tokens() const override { return stop_tokens_; }
+  std::vector<std::uint32_t> text_prefix() const override { return text_prefix_; }
+  std::vector<std::string> files() const override { return files_; }
 
   std::vector<std::uint32_t> encode(std::string_view text) const override {
     std::vector<std::uint32_t> tokens;
@@ -184,7 +189,20 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
+  // A model has both ends of a text, and does not say whether texts begin with the one. Which token is the end it says itself.
+  void read_beside(const TokenizerCompanions& companions) {
+    files_ = {path_};
+    files_.insert(files_.end(), companions.files.begin(), companions.files.end());
+    if (companions.add_bos_token && processor_.bos_id() >= 0)
+      text_prefix_ = {static_cast<std::uint32_t>(processor_.bos_id())};
+    stop_tokens_ = Tokenizer::stop_tokens();
+    for (const std::uint32_t id : companions.stop_tokens)
+      if (std::ranges::find(stop_tokens_, id) == stop_tokens_.end()) stop_tokens_.push_back(id);
+  }
+
   std::string path_;
+  std::vector<std::string> files_;
+  std::vector<std::uint32_t> text_prefix_, stop_tokens_;
   sentencepiece::SentencePieceProcessor processor_;
   std::vector<std::string> pieces_;
   std::vector<std::uint32_t> byte_ids_;

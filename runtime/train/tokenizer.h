@@ -28,9 +28,10 @@ class Tokenizer {
   virtual bool is_exact() const = 0;
   // The token that ends a text, where the tokenizer has one.
   virtual std::optional<std::uint32_t> end_of_text() const = 0;
-  // Tokens at which generated text ends: the end of text, and what generation_config.json beside a tokenizer.json adds.
+  // Tokens at which generated text ends: the end of text, and what generation_config.json beside the tokenizer's file adds.
   virtual std::vector<std::uint32_t> stop_tokens() const;
-  // What every text begins with (the post-processor of a tokenizer.json); encode() leaves it out.
+  // What every text begins with (the post-processor of a tokenizer.json; add_bos_token of the tokenizer_config.json beside a SentencePiece model);
+  // encode() leaves it out.
   virtual std::vector<std::uint32_t> text_prefix() const { return {}; }
   // Marks where a text begins or ends, or who speaks, rather than being text.
   virtual bool is_special(std::uint32_t token) const = 0;

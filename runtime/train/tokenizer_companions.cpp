@@ -21,8 +21,11 @@ void read_end_of_text(const JsonField& root, const std::string& path, TokenizerC
 void read_stop_tokens(const JsonField& root, TokenizerCompanions& companions) {
   if (!root.has("eos_token_id")) return;
   const JsonField ids = root.at("eos_token_id");
-  if (!ids.value().is_array()) return companions.stop_tokens.push_back(ids.id());
-  for (std::size_t i = 0; i < ids.size(); ++i) companions.stop_tokens.push_back(ids.at(i).id());
+  const auto add = [&](const JsonField& id) {
+    if (id.value() != -1) companions.stop_tokens.push_back(id.id());  // -1 is an old way to say that there is none
+  };
+  if (!ids.value().is_array()) return add(ids);
+  for (std::size_t i = 0; i < ids.size(); ++i) add(ids.at(i));
 }
 
 }  // namespace
@@ -47,6 +50,7 @@ TokenizerCompanions read_companions(const std::string& folder) {
       read_stop_tokens(root, companions);
     } else {
       read_end_of_text(root, path, companions);
+      if (name == "tokenizer_config.json") companions.add_bos_token = root.flag_or("add_bos_token", false);
     }
   }
   return companions;

@@ -128,6 +128,10 @@ TEST(Manifest, SaysWhatIsWrongWithADocumentOfItsHash) {
             "M: run_id is no list of hashes of 16 hex digits");
   EXPECT_EQ(replaced("\"model\": {", std::string("\"more\": ") + std::string(100000, '[') + ", \"model\": {"),
             "M: JSON nested deeper than 8 levels");
+  // A million would take minutes.
+  std::string many = "\"more\": {\"0\": 0";
+  for (int i = 1; i < 1'000'000; ++i) many += fmt::format(",\"{}\":0", i);
+  EXPECT_EQ(replaced("\"model\": {", many + "}, \"model\": {"), "M: an object of more than 1000 fields");
   EXPECT_TRUE(refusal(with_hash("no JSON")).starts_with("M: no JSON: "));
   EXPECT_EQ(replaced("\"step\"", "\"later\": {\"unknown\": [1]},\n\"step\""), "")
       << "fields of later writers are ignored";

@@ -53,6 +53,12 @@ TEST(HuggingFaceConfig, OfGpt2TakesWhatTransformersTakesForAbsentFields) {
   EXPECT_TRUE(gpt2.model.tie_word_embeddings);
 }
 
+TEST(HuggingFaceConfig, FieldsOfTheFirstGpt2FilesChangeNothing) {
+  const json old = {{"n_special", 0}, {"predict_special_tokens", true}, {"output_past", true}, {"_num_labels", 1}};
+  EXPECT_EQ(problem(with(kGpt2, old)), "");
+  EXPECT_EQ(problem(with(kGpt2, {{"n_special", 3}})), "n_special: 3 is not implemented (0)");
+}
+
 TEST(HuggingFaceConfig, OfLlamaTakesWhatTransformersTakesForAbsentFields) {
   const HuggingFaceModel llama = read(kLlama);
   EXPECT_EQ(llama.layout, HuggingFaceLayout::kLlama);

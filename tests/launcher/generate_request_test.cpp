@@ -21,14 +21,6 @@ std::string refusal(const std::function<void()>& body) {
   return "(accepted)";
 }
 
-TEST(GenerateRequest, TheRunOfACheckpointIsTwoFoldersUp) {
-  EXPECT_EQ(run_of_checkpoint("runs/a/checkpoints/step-00000120"), "runs/a");
-  EXPECT_EQ(run_of_checkpoint("runs/a/checkpoints/step-00000120/"), "runs/a");
-  EXPECT_EQ(run_of_checkpoint("/x/checkpoints/step-00000120"), "/x");
-  EXPECT_EQ(run_of_checkpoint("checkpoints/step-00000120"), ".");
-  EXPECT_EQ(run_of_checkpoint("elsewhere/step-00000120"), "elsewhere/step-00000120");
-}
-
 class FindTokenizer : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return directory / name; }
@@ -58,6 +50,7 @@ TEST_F(FindTokenizer, ThenWhatAnImportLeft) {
   const std::string json = make("run/tokenizer/tokenizer.json");
   EXPECT_EQ(find_tokenizer("", "", path("run")), json);
   EXPECT_EQ(find_tokenizer("", "gone/tokenizer.json", path("run")), json);
+  EXPECT_EQ(find_tokenizer("", "gone/tokenizer.model", path("run")), model) << "of an import that was moved";
 }
 
 TEST_F(FindTokenizer, ElseOneLineSaysWhatIsMissing) {
@@ -83,11 +76,11 @@ TEST(GenerateRequest, WrongOptionsAreRefusedBeforeAnythingIsRead) {
               o.prompt_files = {"-", "-"};
             }),
             "2 --prompt-file: standard input can be read only once");
-  EXPECT_EQ(with([](auto&) {}), "5 nowhere: there is nothing");
+  EXPECT_EQ(with([](auto&) {}), "5 nowhere: there is nothing; hint: a run directory, or the folder of a checkpoint");
 }
 
-TEST(GenerateRequest, TravelsAsText) {
-  const GenerateRequest request{.folder = "runs/a/checkpoints/step-00000007",
+TEST(GenerateRequest, ArrivesAsItWasSent) {
+  const GenerateRequest request{.folder = "runs/no UTF-8: \xe9/checkpoints/step-00000007",
                                 .config = "run: {name: \"\\u00e9\"}\n",
                                 .tokenizer = "bytes",
                                 .tokenizer_vocab_size = 256,

@@ -15,6 +15,7 @@
 #include "runtime/train/run_directory.h"
 #include "runtime/train/run_lock.h"
 #include "tests/support/mpirun.h"
+#include "tests/support/safetensors_file.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/train_job.h"
 
@@ -114,7 +115,8 @@ TEST_F(MpiGenerate, ErrorsAreOneLineWithTheirCode) {
        "[rank 0/2 {}] gone.json: no such tokenizer; expected 'bytes', a SentencePiece *.model or a tokenizer.json\n"},
       {"run --prompt '' --tokenizer bytes", 2,
        "[rank 0/2 {}] prompt 1: '' makes no token with bytes; hint: at least one character\n"},
-      {"train.bin/nothing --prompt x", 5, "[rank 0/2 {}] train.bin/nothing: there is nothing\n"},
+      {"train.bin/nothing --prompt x", 5,
+       "[rank 0/2 {}] train.bin/nothing: there is nothing; hint: a run directory, or the folder of a checkpoint\n"},
       {"run --prompt x --top-p 0", 2, "[rank 0/2 {}] top-p 0, expected a number above 0 and at most 1\n"},
   };
   std::array<char, 256> host{};
@@ -125,6 +127,54 @@ TEST_F(MpiGenerate, ErrorsAreOneLineWithTheirCode) {
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(result.err, fmt::format(fmt::runtime(each.line), host.data())) << each.arguments;
   }
+}
+
+// A model of transformers whose vocabulary holds that of the GPT-2 style tokenizer, in `folder`.
+void write_huggingface_model(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  const std::string source = TESSERA_SOURCE_DIR "/tests/data/huggingface/gpt2/";
+  test::RawTensors tensors = test::read_safetensors(source + "model.safetensors");
+  constexpr std::int64_t kVocabulary = 1300, kHidden = 24;
+  std::vector<float> table(kVocabulary * kHidden);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i * 7919 % 1000) / 1000 - 0.5F;
+  tensors.at("transformer.wte.weight") = test::raw_tensor({kVocabulary, kHidden}, table);
+  test::write_safetensors(folder / "model.safetensors", tensors);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(source + "config.json"));
+  config.update({{"vocab_size", kVocabulary}, {"bos_token_id", 0}, {"eos_token_id", 0}});
+  std::ofstream(folder / "config.json") << config;
+  std::filesystem::copy_file(kTokenizers + "gpt2/tokenizer.json", folder / "tokenizer.json");
+}
+
+TEST_F(MpiGenerate, AnImportMakesTextAndSoDoesWhatIsExportedFromIt) {
+  write_huggingface_model(*directory / "gpt2");
+  const auto tessera = [](const std::string& arguments) {
+    const CommandResult result = run(kTessera + arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments << ": " << result.err;
+    return result.out;
+  };
+  const auto text_of = [&](const std::string& run_directory) {
+    const auto json = nlohmann::json::parse(
+        tessera("generate " + run_directory + " --prompt 'The program' --max-tokens 20 --temperature 0 --json"));
+    EXPECT_EQ(json["tokenizer"], run_directory + "/tokenizer/tokenizer.json");
+    return json["samples"].dump();
+  };
+  // Whoever completes names with the tabulator types a slash at the end.
+  const std::string said = tessera("checkpoint import gpt2/ imports/gpt2/");
+  EXPECT_NE(said.find("\nimports/gpt2 | next: tessera generate imports/gpt2 --prompt \"The\"; or set data.train in "
+                      "imports/gpt2/config.yaml, then tessera train it\n"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(check_config(*directory / "imports/gpt2/config.yaml").config.run.name, "gpt2-tuned");
+  const std::string text = text_of("imports/gpt2");
+  std::filesystem::rename(*directory / "imports", *directory / "moved");
+  EXPECT_EQ(text_of("moved/gpt2"), text);
+
+  tessera("checkpoint export moved/gpt2/checkpoints/step-00000000/ exported/");
+  EXPECT_EQ(test::read_text(*directory / "exported/tokenizer.json"),
+            test::read_text(kTokenizers + "gpt2/tokenizer.json"));
+  tessera("checkpoint import exported again");
+  EXPECT_NE(tessera("checkpoint diff moved/gpt2 again").find("equal: the same root hash"), std::string::npos);
+  EXPECT_EQ(text_of("again"), text);
 }
 
 }  // namespace

@@ -124,6 +124,17 @@ TEST_F(CheckIncludes, RefusesAPathThatIsRelativeToTheFile) {
                  "runtime/base/hash.cpp:1: \"hash.h\" is no file; include project headers by their path from the root");
 }
 
+TEST_F(CheckIncludes, RefusesATypeThatTwoHeadersDefine) {
+  write("fsdp/host.h",
+        "#pragma once\nnamespace tessera::inner {\nstruct Host {\n};\nenum class Mark { kA };\n}\n"
+        "namespace tessera {\nclass Other;\n}\n");
+  write("models/host.h", "#pragma once\nnamespace tessera {\nstruct Host;\nclass Host {\n};\nclass Mark {};\n}\n");
+  const Outcome outcome = check(root_.string());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  expect_refused("tools/host.h", "#pragma once\nnamespace tessera {\nstruct Host final : Other {\n};\n}\n",
+                 "tools/host.h:3: tessera::Host is a type of models/host.h as well");
+}
+
 TEST_F(CheckIncludes, ExplainsItselfForAWrongArgument) {
   const Outcome outcome = check((root_ / "absent").string());
   EXPECT_EQ(outcome.exit_code, 2);

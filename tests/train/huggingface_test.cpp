@@ -17,6 +17,7 @@
 #include "runtime/train/huggingface_import.h"
 #include "runtime/train/load_weights.h"
 #include "runtime/train/logits.h"
+#include "runtime/train/tokenizer.h"
 #include "tests/support/checkpoint/faulty_file_system.h"
 #include "tests/support/safetensors_file.h"
 #include "tests/support/temporary_directory.h"
@@ -176,13 +177,36 @@ TEST_F(HuggingFace, TokenizerFilesTravelAlong) {
   const std::vector<std::string> names = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json",
                                           "tokenizer.model", "generation_config.json"};
   EXPECT_EQ(imported.tokenizer_files, names);
-  EXPECT_EQ(check_config(run_ + "/config.yaml").config.data.tokenizer, run_ + "/tokenizer/tokenizer.model");
+  EXPECT_EQ(check_config(run_ + "/config.yaml").config.data.tokenizer, "");
+  EXPECT_EQ(imported.notes.back(), "tokenizer.model is copied, but cannot be used: " + folder +
+                                       "/tokenizer.model: is not a SentencePiece model");
   const ExportedModel exported = export_to(run_, exported_);
   EXPECT_EQ(exported.tokenizer_files, names);
   EXPECT_EQ(test::read_text(exported_ + "/vocab.json"), "text of vocab.json");
   EXPECT_EQ(json::parse(std::ifstream(exported_ + "/config.json")).at("eos_token_id"), 60)
       << "config.json alone named it";
   EXPECT_FALSE(fs::exists(exported_ + "/README.md"));
+}
+
+// Llama 2 comes with both: its tokenizer.json is of a kind that is not read, its tokenizer.model is.
+TEST_F(HuggingFace, AJobNamesTheTokenizerThatLoads) {
+  const std::string folder = copy_of("gpt2");
+  constexpr std::int64_t kVocabulary = 400, kHidden = 24;
+  test::RawTensors tensors = test::read_safetensors(folder + "/model.safetensors");
+  tensors.at("transformer.wte.weight") =
+      test::raw_tensor({kVocabulary, kHidden}, std::vector<float>(kVocabulary * kHidden, 0.5F));
+  test::write_safetensors(folder + "/model.safetensors", tensors);
+  change_config(folder, {{"vocab_size", kVocabulary}});
+  std::string text;
+  for (int line = 0; line < 200; ++line) text += "the model reads the weights of the other model\n";
+  test::write_text(directory_ / "text.txt", text);
+  train_sentencepiece_bpe({directory_ / "text.txt"}, 290, folder + "/tokenizer.model");
+  test::write_text(folder + "/tokenizer.json", R"({"model": {"type": "WordPiece"}})");
+  const ImportedModel imported = import(folder, run_);
+  EXPECT_EQ(imported.tokenizer, "tokenizer.model");
+  EXPECT_EQ(imported.notes.back(), "tokenizer.json is copied, but cannot be used: " + folder +
+                                       "/tokenizer.json: model.type: found \"WordPiece\", expected \"BPE\"");
+  EXPECT_EQ(check_config(run_ + "/config.yaml").config.data.tokenizer, run_ + "/tokenizer/tokenizer.model");
 }
 
 TEST_F(HuggingFace, AnExportIsCutIntoShardsOnRequest) {

@@ -146,6 +146,23 @@ std::string refusal(const std::function<void()>& body) {
   return "(accepted)";
 }
 
+// Llama 2: its folder says what its model leaves open.
+TEST_F(SentencePieceBpe, TheFilesBesideItSayHowATextBegins) {
+  fs::create_directory(path("beside"));
+  fs::copy_file(path("a.model"), path("beside/tokenizer.model"));
+  EXPECT_EQ(load_tokenizer(path("beside/tokenizer.model"))->text_prefix(), (std::vector<std::uint32_t>{}));
+  std::ofstream(path("beside/tokenizer_config.json")) << R"({"add_bos_token": true, "eos_token": "</s>"})";
+  std::ofstream(path("beside/generation_config.json")) << R"({"eos_token_id": [2, 7, -1]})";
+  const auto tokenizer = load_tokenizer(path("beside/tokenizer.model"));
+  EXPECT_EQ(tokenizer->text_prefix(), (std::vector<std::uint32_t>{1})) << "<s>, after <unk>";
+  EXPECT_EQ(tokenizer->stop_tokens(), (std::vector<std::uint32_t>{2, 7})) << "</s>, and one more";
+  EXPECT_EQ(tokenizer->files(),
+            (std::vector<std::string>{path("beside/tokenizer.model"), path("beside/tokenizer_config.json"),
+                                      path("beside/generation_config.json")}));
+  std::ofstream(path("beside/tokenizer_config.json")) << R"({"add_bos_token": false})";
+  EXPECT_EQ(load_tokenizer(path("beside/tokenizer.model"))->text_prefix(), (std::vector<std::uint32_t>{}));
+}
+
 TEST_F(SentencePieceBpe, AVocabularyThatTheTextCannotFillIsRefused) {
   EXPECT_NE(refusal([&] { train_sentencepiece_bpe({path("text.txt")}, 50000, path("x.model")); }).find("50000"),
             std::string::npos);
