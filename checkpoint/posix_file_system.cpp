@@ -109,7 +109,8 @@ class PosixReadableFile final : public ReadableFile {
  public:
   explicit PosixReadableFile(std::string path)
       : path_(std::move(path)),
-        descriptor_(uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); })) {
+        // Not blocking: a pipe without a writer would be waited for, and is refused below.
+        descriptor_(uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); })) {
     if (descriptor_.get() < 0) fail(path_, "open", errno);
     struct stat stats {};
     if (::fstat(descriptor_.get(), &stats) != 0) fail(path_, "ask for its size", errno);

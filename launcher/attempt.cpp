@@ -112,7 +112,7 @@ class Attempt {
       end.code = static_cast<int>(ExitCode::kCollective);
       end.why = "mpirun did not end although its ranks of this host did";
       end.said = true;
-    } else if (killing_) {
+    } else if (killing_ && code != static_cast<int>(ExitCode::kDone) && code != static_cast<int>(ExitCode::kStopped)) {
       end.code = static_cast<int>(ExitCode::kStoppedUnsaved);
     } else {
       end.code = job_exit_code(code, stopping_);

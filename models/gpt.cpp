@@ -120,11 +120,11 @@ void GptRunner::forward_only(int segment, const MicroBatch& batch, ParameterView
   state_->run(segment, batch, parameters, state_->slot(slot), false);
 }
 
-LossSum GptRunner::evaluate_head(const MicroBatch& batch, ParameterViews parameters, int slot) {
+LossSum GptRunner::evaluate_head(const MicroBatch& batch, ParameterViews parameters, LossKind kind, int slot) {
   Slot& s = state_->slot(slot);
   state_->check(batch.targets);
   require(static_cast<bool>(s.residual), "the head before the last block");
-  return head_loss_only(state_->context, batch, state_->head(parameters), std::move(s.residual));
+  return head_loss_only(state_->context, batch, state_->head(parameters), std::move(s.residual), kind);
 }
 
 void GptRunner::logits(std::int64_t row, ParameterViews parameters, std::span<float> out, int slot) {

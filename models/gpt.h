@@ -39,6 +39,12 @@ struct MicroBatch {
   ConstTensorView tokens, targets;
 };
 
+// Label smoothing and z_loss shape the training; a measure that held them could not be compared with any other model's.
+enum class LossKind : std::uint8_t {
+  kPlain,    // cross-entropy alone
+  kTraining  // as LossConfig has it
+};
+
 // What one micro-batch's head says.
 struct LossSum {
   ExactSum sum;                  // of the fp32 token losses that are not ignored
@@ -72,8 +78,9 @@ class GptRunner {
 
   // Evaluation: nothing is saved, dropout off; call forward_only for segments in order, then evaluate_head or logits.
   void forward_only(int segment, const MicroBatch& batch, ParameterViews parameters, int slot = 0);
-  // Frees the last block's output. The losses are plain cross-entropies: label smoothing and z_loss belong to the training.
-  LossSum evaluate_head(const MicroBatch& batch, ParameterViews parameters, int slot = 0);
+  // Frees the last block's output.
+  LossSum evaluate_head(const MicroBatch& batch, ParameterViews parameters, LossKind kind = LossKind::kPlain,
+                        int slot = 0);
   // Logits [V] of one position (row of B*S) after the last block, whose output stays, into out.
   void logits(std::int64_t row, ParameterViews parameters, std::span<float> out, int slot = 0);
 

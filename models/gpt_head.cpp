@@ -79,15 +79,17 @@ LossSum head_loss_and_gradient(const GptContext& c, const MicroBatch& batch, con
   return sum_losses(c, batch.targets, losses);
 }
 
-LossSum head_loss_only(const GptContext& c, const MicroBatch& batch, const HeadViews& p, DeviceTensor input) {
+LossSum head_loss_only(const GptContext& c, const MicroBatch& batch, const HeadViews& p, DeviceTensor input,
+                       LossKind kind) {
   const FinalNorm norm = final_norm(c, p, input);
   const DeviceTensor losses = c.scratch({c.shape.tokens()});
-  // Smoothing and z_loss shape the training; a measure that holds them could not be compared with any other model's.
+  ops::CrossEntropyOptions plain;
+  plain.ignore_index = c.loss.ignore_index;
   ops::head_loss(c.stream, {.x = norm.y,
                             .w = p.weight,
                             .targets = batch.targets,
                             .losses = losses,
-                            .options = {.ignore_index = c.loss.ignore_index},
+                            .options = kind == LossKind::kTraining ? c.loss : plain,
                             .with_gradient = false});
   return sum_losses(c, batch.targets, losses);
 }

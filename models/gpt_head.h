@@ -16,10 +16,9 @@ LossSum head_loss_and_gradient(const GptContext& context, const MicroBatch& batc
                                const HeadViews& gradients, bool accumulate, float gradient_scale, DeviceTensor input,
                                DeviceTensor& gradient);
 
-// The plain cross-entropies, without label smoothing and z_loss and without gradients; frees x. Where the training
-// has neither of the two, bit for bit the losses of head_loss_and_gradient.
+// Losses without gradients; frees x. kTraining: bit for bit those of head_loss_and_gradient.
 LossSum head_loss_only(const GptContext& context, const MicroBatch& batch, const HeadViews& parameters,
-                       DeviceTensor input);
+                       DeviceTensor input, LossKind kind);
 
 // out [V]: logits of one row of x.
 void head_logits(const GptContext& context, const HeadViews& parameters, ConstTensorView input, std::int64_t row,

@@ -56,7 +56,13 @@ void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
 }
 
+// A path that a shell variable left empty.
+void require_target(const Options& options) {
+  if (options.to.empty()) throw ConfigError("checkpoint: the folder to make is ''", "a path that does not exist yet");
+}
+
 void run_import(const Options& options) {
+  require_target(options);
   const auto files = make_posix_file_system();
   ImportedModel imported;
   const std::string run = make_folder(*files, options.to, [&](const NewFolder& folder) {
@@ -73,6 +79,7 @@ void run_import(const Options& options) {
 }
 
 void run_export(const Options& options) {
+  require_target(options);
   const auto files = make_posix_file_system();
   ExportedModel exported;
   const std::string made = make_folder(*files, options.to, [&](const NewFolder& folder) {

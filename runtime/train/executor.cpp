@@ -161,7 +161,7 @@ void Executor::execute(const StepProgram& program, const Instruction& i, Run& ru
     case OpCode::kUpdate: update(run); break;
     case OpCode::kForwardOnly: runner_.forward_only(i.segment, micro_batch(), model_.parameter_views(i.segment)); break;
     case OpCode::kEvaluateHead:
-      add_losses(runner_.evaluate_head(micro_batch(), model_.parameter_views(i.segment)));
+      add_losses(runner_.evaluate_head(micro_batch(), model_.parameter_views(i.segment), run.input.loss_kind));
       break;
     case OpCode::kAgreeLoss: agree_loss(i, run); break;
     case OpCode::kLogits: runner_.logits(run.input.logits_row, model_.parameter_views(i.segment), run.logits); break;

@@ -22,11 +22,12 @@ struct ExecutorStreams {
 struct StepInput {
   std::int64_t step = 0;  // for tags: the update being attempted
   const StepBatch* batch = nullptr;
-  bool stop_requested = false;   // this rank was asked to stop
-  bool save_ready = false;       // this rank's part of a save under way is done
-  double learning_rate = 0.0;    // of kUpdate
-  double schedule_factor = 1.0;  // … and what the schedule makes of a rate of 1
-  std::int64_t logits_row = 0;   // of kLogits
+  bool stop_requested = false;            // this rank was asked to stop
+  bool save_ready = false;                // this rank's part of a save under way is done
+  double learning_rate = 0.0;             // of kUpdate
+  double schedule_factor = 1.0;           // … and what the schedule makes of a rate of 1
+  std::int64_t logits_row = 0;            // of kLogits
+  LossKind loss_kind = LossKind::kPlain;  // of kEvaluateHead
   // What the program check compares with, where chaos makes this rank execute another program.
   const StepProgram* expected = nullptr;
 };

@@ -43,8 +43,10 @@ double next_loss(TrainingRun& run, const Progress& at) {
   StepBatch batch;
   run.agreed(
       [&] { batch = run.loader->load_first(next_batch(run.config, *run.loader, at), run.config.loss.ignore_index); });
-  const LossSum losses =
-      run.executor->evaluate(run.plan.first_loss_program, {.step = at.step + 1, .batch = &batch}).losses;
+  const LossSum losses = run.executor
+                             ->evaluate(run.plan.first_loss_program,
+                                        {.step = at.step + 1, .batch = &batch, .loss_kind = LossKind::kTraining})
+                             .losses;
   return losses.num_targets > 0 ? losses.sum.value() / static_cast<double>(losses.num_targets) : 0.0;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <string>
 
@@ -83,6 +84,14 @@ TEST_F(FileSystemTest, NamesThePathOfWhatIsMissing) {
   EXPECT_EQ(error_of([&] { files_->list(missing); }), missing + ": cannot list: No such file or directory");
   EXPECT_FALSE(files_->exists(missing));
   EXPECT_NE(error_of([&] { files_->open(path("")); }), "");  // a folder
+}
+
+// Opening a pipe waits for who writes to it: for ever.
+TEST_F(FileSystemTest, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& name : {path("pipe"), directory_.path().string()}) {
+    EXPECT_EQ(error_of([&] { files_->open(name); }), name + ": is no regular file");
+  }
 }
 
 TEST_F(FileSystemTest, AFileThatDoesNotFitIsAnErrorBeforeItIsWritten) {

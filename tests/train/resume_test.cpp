@@ -325,6 +325,18 @@ TEST_F(Resume, SavesThatAreWaitedForKnowTheLossOfTheNextStep) {
   }
 }
 
+// The loss of a certificate is what the step itself will see, smoothing and z_loss included.
+TEST_F(Resume, ACertificateHoldsTheTrainingsOwnLoss) {
+  JobConfig config = with_data(test::model_t(6));
+  config.loss.label_smoothing = 0.1;
+  config.loss.z_loss = 1e-3;
+  const std::string whole = fresh_directory(), path = fresh_directory();
+  test::run_job(config, 1, 1, whole);
+  ASSERT_EQ(run_and_stop(config, 2, path, 2), ExitCode::kStopped);
+  test::run_job(config, 1, 1, path);
+  EXPECT_EQ(steps_of(path), steps_of(whole));
+}
+
 TEST_F(Resume, AnotherLossThanTheStoppedRunSawIsRefused) {
   const JobConfig config = with_data(test::model_t(6));
   const std::string path = fresh_directory();
