@@ -75,14 +75,7 @@ ExitCode generate_rank(MpiSession& session, RankGuard& guard, const GenerateOpti
   const JobBinding binding = agree_binding(session, here, config.device);
   const Isa isa = agree_isa(session, request.folder);
   const std::unique_ptr<CommunicatorFactory> factory = make_factory(config.collectives, choice.placement);
-  std::unique_ptr<CpuDevice> device;
-  session.agree([&] {
-    device = std::make_unique<CpuDevice>(CpuDeviceOptions{
-        .num_threads = binding.mine.num_threads,
-        .on_thread_start = [&binding](int index) { bind_thread(binding.mine, index); },
-    });
-    bind_thread(binding.mine, 0);
-  });
+  const std::unique_ptr<CpuDevice> device = make_device(session, binding.mine);
   GenerateContext context{
       .config = config,
       .batch = batch,

@@ -35,6 +35,18 @@ JobBinding agree_binding(MpiSession& session, const LocalHost& here, const Devic
   return binding;
 }
 
+std::unique_ptr<CpuDevice> make_device(MpiSession& session, const RankBinding& binding) {
+  std::unique_ptr<CpuDevice> device;
+  session.agree([&] {
+    device = std::make_unique<CpuDevice>(CpuDeviceOptions{
+        .num_threads = binding.num_threads,
+        .on_thread_start = [binding](int index) { bind_thread(binding, index); },
+    });
+    bind_thread(binding, 0);
+  });
+  return device;
+}
+
 MemoryBudget share_of_host(const MpiSession& session) {
   const std::int64_t bytes = host_memory_bytes();
   return {bytes / session.local_size(),

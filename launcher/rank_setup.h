@@ -10,6 +10,7 @@
 #include "parallel/communicator.h"
 #include "parallel/mesh.h"
 #include "runtime/config/job_config.h"
+#include "runtime/device/cpu/cpu_device.h"
 #include "runtime/train/memory_budget.h"
 
 namespace tessera {
@@ -30,6 +31,9 @@ struct JobBinding {
 };
 // Collective.
 JobBinding agree_binding(MpiSession& session, const LocalHost& here, const DeviceConfig& config);
+
+// Collective. The device of this rank; its threads, the calling one included, are bound.
+std::unique_ptr<CpuDevice> make_device(MpiSession& session, const RankBinding& binding);
 
 // The ranks of a host share its memory evenly.
 MemoryBudget share_of_host(const MpiSession& session);

@@ -97,14 +97,7 @@ ExitCode train_rank(MpiSession& session, RankGuard& guard, const TrainOptions& o
   log::info("machine: " + here.machine.str());
   log::info("mesh: " + mesh.str() + ", " + choice.reason);
   const std::unique_ptr<CommunicatorFactory> factory = make_factory(config.collectives, choice.placement);
-  std::unique_ptr<CpuDevice> device;
-  session.agree([&] {
-    device = std::make_unique<CpuDevice>(CpuDeviceOptions{
-        .num_threads = binding.mine.num_threads,
-        .on_thread_start = [&binding](int index) { bind_thread(binding.mine, index); },
-    });
-    bind_thread(binding.mine, 0);
-  });
+  const std::unique_ptr<CpuDevice> device = make_device(session, binding.mine);
 
   const TrainContext context{
       .config = config,
