@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 8;
 // Ours have some thirty. This kind of JSON looks through all keys of an object for each new one.
@@ -25,7 +25,7 @@ constexpr int kMaxKeys = 1000;
 // One value with its place in the document, for messages.
 class Node {
  public:
-  Node(const Json& json, std::string path, std::string where)
+  Node(const OrderedJson& json, std::string path, std::string where)
       : json_(json), path_(std::move(path)), where_(std::move(where)) {}
 
   Node at(const char* field) const {
@@ -81,7 +81,8 @@ class Node {
   std::vector<Node> elements() const {
     expect(json_.is_array(), "list");
     std::vector<Node> nodes;
-    for (const Json& element : json_) nodes.emplace_back(element, path_, fmt::format("{}[{}]", where_, nodes.size()));
+    for (const OrderedJson& element : json_)
+      nodes.emplace_back(element, path_, fmt::format("{}[{}]", where_, nodes.size()));
     return nodes;
   }
   void expect(bool holds, const char* what) const {
@@ -93,7 +94,7 @@ class Node {
     throw CheckpointError(fmt::format("{}: {} {}", path_, where_.empty() ? "the manifest" : where_, problem));
   }
 
-  const Json& json_;
+  const OrderedJson& json_;
   std::string path_, where_;
 };
 
@@ -165,19 +166,19 @@ TensorRecord tensor_of(const Node& node) {
   return tensor;
 }
 
-Json parse(const std::string& text, const std::string& path) {
+OrderedJson parse(const std::string& text, const std::string& path) {
   std::array<int, kMaxDepth + 2> num_keys{};  // of the open object on each level
-  const auto bounded = [&](int depth, Json::parse_event_t event, const Json& /*value*/) {
+  const auto bounded = [&](int depth, OrderedJson::parse_event_t event, const OrderedJson& /*value*/) {
     if (depth > kMaxDepth) throw CheckpointError(fmt::format("{}: JSON nested deeper than {} levels", path, kMaxDepth));
     // The keys of an object are one level below it.
-    if (event == Json::parse_event_t::object_start) num_keys[static_cast<std::size_t>(depth) + 1] = 0;
-    if (event == Json::parse_event_t::key && ++num_keys[static_cast<std::size_t>(depth)] > kMaxKeys)
+    if (event == OrderedJson::parse_event_t::object_start) num_keys[static_cast<std::size_t>(depth) + 1] = 0;
+    if (event == OrderedJson::parse_event_t::key && ++num_keys[static_cast<std::size_t>(depth)] > kMaxKeys)
       throw CheckpointError(fmt::format("{}: an object of more than {} fields", path, kMaxKeys));
     return true;
   };
   try {
-    return Json::parse(text, bounded);
-  } catch (const Json::exception& error) {
+    return OrderedJson::parse(text, bounded);
+  } catch (const OrderedJson::exception& error) {
     throw CheckpointError(fmt::format("{}: no JSON: {}", path, error.what()));
   }
 }
@@ -197,7 +198,7 @@ void check_hash(const std::string& text, const std::string& path) {
 
 Manifest decode_manifest(const std::string& text, const std::string& path) {
   check_hash(text, path);
-  const Json json = parse(text, path);
+  const OrderedJson json = parse(text, path);
   const Node root(json, path, "");
   if (const std::string format = root.at("format").text(); format != kManifestFormat)
     throw CheckpointError(fmt::format("{}: format {}, {} expected", path, format, kManifestFormat));

@@ -11,15 +11,15 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json json_of(const Fields& fields) {
-  Json object = Json::object();
+OrderedJson json_of(const Fields& fields) {
+  OrderedJson object = OrderedJson::object();
   for (const auto& [name, value] : fields) object[name] = value;
   return object;
 }
 
-Json json_of(const std::optional<ResumeCertificate>& certificate) {
+OrderedJson json_of(const std::optional<ResumeCertificate>& certificate) {
   if (!certificate) return nullptr;
   return {{"batch_digest", hex64(certificate->batch_digest)},
           {"learning_rate", certificate->learning_rate},
@@ -27,8 +27,8 @@ Json json_of(const std::optional<ResumeCertificate>& certificate) {
           {"loss", certificate->loss}};
 }
 
-Json json_of(const DataCursor& data) {
-  Json files = Json::array();
+OrderedJson json_of(const DataCursor& data) {
+  OrderedJson files = OrderedJson::array();
   for (const DataFile& file : data.files) {
     files.push_back({{"name", file.name}, {"tokens", file.tokens}, {"format", file.format}, {"source", file.source}});
   }
@@ -38,7 +38,7 @@ Json json_of(const DataCursor& data) {
           {"files", std::move(files)}};
 }
 
-Json json_of(const TrainingState& state) {
+OrderedJson json_of(const TrainingState& state) {
   return {
       {"config", state.config},
       {"mesh",
@@ -59,14 +59,14 @@ Json json_of(const TrainingState& state) {
   };
 }
 
-Json json_of(const FileRecord& file) {
+OrderedJson json_of(const FileRecord& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"block_hashes", encode_hashes(file.block_hashes)}};
 }
 
-Json json_of(const TensorRecord& tensor) {
-  Json slices = Json::array();
+OrderedJson json_of(const TensorRecord& tensor) {
+  OrderedJson slices = OrderedJson::array();
   for (const StoredSlice& slice : tensor.slices)
-    slices.push_back(Json::array({slice.file, slice.file_offset, slice.offset, slice.count}));
+    slices.push_back(OrderedJson::array({slice.file, slice.file_offset, slice.offset, slice.count}));
   return {{"name", tensor.name},
           {"dtype", tensor.dtype},
           {"shape", tensor.shape},
@@ -84,7 +84,7 @@ std::string lines(const std::vector<Record>& records) {
 }  // namespace
 
 std::string encode_manifest(const Manifest& manifest) {
-  const auto replace = Json::error_handler_t::replace;  // for a path in the job file that is no UTF-8
+  const auto replace = OrderedJson::error_handler_t::replace;  // for a path in the job file that is no UTF-8
   std::string body = fmt::format("\"format\": \"{}\",\n\"version\": {},\n", kManifestFormat, kCheckpointVersion);
   body += fmt::format("\"run_id\": \"{}\",\n\"step\": {},\n\"saved_at\": {},\n", hex64(manifest.run_id), manifest.step,
                       manifest.saved_at);

@@ -8,6 +8,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 warns about overlapping copies inside std::string's own operator+ (its bug 105651).
   target_compile_options(tessera_flags INTERFACE -Wno-restrict)
 endif()
+if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A class of a source file counts as one of a header where the compiler was given a list of source files.
+  target_compile_options(tessera_flags INTERFACE -Wno-subobject-linkage)
+endif()
 # Sanitizers change what the optimiser sees, and with it what it suspects: their builds warn only.
 if(TESSERA_DEVELOPER AND NOT TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE -Werror)
@@ -18,10 +22,11 @@ if(TESSERA_SANITIZE)
 endif()
 target_include_directories(tessera_flags INTERFACE ${PROJECT_SOURCE_DIR})
 
-# tessera_library(NAME [DEPENDS libs...] [PRIVATE third parties...] [RECURSE dirs...])
-# All .cpp files of the current folder and of the named sub-folders make one static library.
+# tessera_library(NAME [DEPENDS libs...] [PRIVATE third parties...] [RECURSE dirs...] [LOOPS])
+# All .cpp files of the current folder and of the named sub-folders make one static library. LOOPS: it loops over the elements of tensors, and is
+# worth a slower compilation.
 function(tessera_library NAME)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE;RECURSE" ${ARGN})
+  cmake_parse_arguments(ARG "LOOPS" "" "DEPENDS;PRIVATE;RECURSE" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(DIR ${ARG_RECURSE})
     file(GLOB SUB CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${DIR}/*.cpp)
@@ -31,6 +36,9 @@ function(tessera_library NAME)
   if(SOURCES)
     add_library(${NAME} STATIC ${SOURCES})
     target_link_libraries(${NAME} PUBLIC tessera_flags ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
+    if(ARG_LOOPS AND NOT TESSERA_SANITIZE)
+      target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O3>)
+    endif()
   else()
     add_library(${NAME} INTERFACE)
     target_link_libraries(${NAME} INTERFACE tessera_flags ${ARG_DEPENDS})

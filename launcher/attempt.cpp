@@ -40,7 +40,6 @@ constexpr seconds kPatience{5};
 // that nobody reaches any longer.
 constexpr seconds kAfterTheRanks{15};
 constexpr milliseconds kOrphans{5000};
-constexpr int kCommandNotRun = 127;
 
 pid_t start(const LaunchLine& line, const sigset_t& mask) {
   std::vector<char*> words;

@@ -16,10 +16,10 @@
 #include <sstream>
 #include <thread>
 
+#include "launcher/local_processes.h"
+
 namespace tessera {
 namespace {
-
-constexpr int kCommandNotRun = 127;
 
 bool in_path(const std::string& program) {
   if (program.find('/') != std::string::npos) return ::access(program.c_str(), X_OK) == 0;

@@ -10,6 +10,9 @@
 
 namespace tessera {
 
+// The exit code of a started process whose program could not be run, as a shell has it.
+inline constexpr int kCommandNotRun = 127;
+
 // Direct children of a process; none where the kernel does not list them.
 std::vector<pid_t> children_of(pid_t process);
 

@@ -98,9 +98,9 @@ class Timed {
   double seconds_ = std::numeric_limits<double>::infinity();
 };
 
-class Bench {
+class CheckpointBench {
  public:
-  explicit Bench(const BenchCheckpointOptions& options)
+  explicit CheckpointBench(const BenchCheckpointOptions& options)
       : options_(options),
         folder_(options.path),
         state_(allocate(std::size_t(options.mib) << 20U)),
@@ -206,7 +206,7 @@ class Bench {
 }  // namespace
 
 int run_bench_checkpoint(const BenchCheckpointOptions& options) {
-  return Bench(options).run();
+  return CheckpointBench(options).run();
 }
 
 }  // namespace tessera

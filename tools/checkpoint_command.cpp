@@ -16,42 +16,42 @@
 namespace tessera {
 namespace {
 
-struct Options {
+struct CheckpointOptions {
   std::string path, other;
   bool json = false, tensors = false;
 };
 
-int print(const std::string& text, bool good = true) {
+int print_result(const std::string& text, bool good = true) {
   std::fputs(text.c_str(), stdout);
   return static_cast<int>(good ? ExitCode::kDone : ExitCode::kCheckpoint);
 }
 
-int run_list(const Options& options) {
+int run_list(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const CheckpointList list = list_checkpoints(*files, resolve_directory(*files, options.path));
-  return print(options.json ? to_json(list) : to_text(list));
+  return print_result(options.json ? to_json(list) : to_text(list));
 }
 
-int run_show(const Options& options) {
+int run_show(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const std::string folder = resolve_checkpoint(*files, options.path);
   const Manifest manifest = read_manifest(*files, folder);
-  return print(options.json ? to_json(folder, manifest) : to_text(folder, manifest, options.tensors));
+  return print_result(options.json ? to_json(folder, manifest) : to_text(folder, manifest, options.tensors));
 }
 
-int run_verify(const Options& options) {
+int run_verify(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const std::string folder = resolve_checkpoint(*files, options.path);
   const VerifyReport report = verify_checkpoint(*files, folder);
-  return print(options.json ? to_json(folder, report) : to_text(folder, report), report.ok());
+  return print_result(options.json ? to_json(folder, report) : to_text(folder, report), report.ok());
 }
 
-int run_diff(const Options& options) {
+int run_diff(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   CheckpointReader first = CheckpointReader::open(*files, resolve_checkpoint(*files, options.path));
   CheckpointReader second = CheckpointReader::open(*files, resolve_checkpoint(*files, options.other));
   const CheckpointDiff diff = diff_checkpoints(first, second);
-  return print(options.json ? to_json(diff) : to_text(diff), diff.same_root);
+  return print_result(options.json ? to_json(diff) : to_text(diff), diff.same_root);
 }
 
 constexpr const char* kPathText = "a checkpoint's folder, or a run: its newest that is complete";
@@ -63,9 +63,9 @@ void add_checkpoint_commands(CLI::App& app, int& exit_code) {
       app.add_subcommand("checkpoint", "look into checkpoints, check them, compare them; Hugging Face models");
   checkpoint->footer("tessera checkpoint list runs/a\ntessera checkpoint verify runs/a");
   checkpoint->require_subcommand(1);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckpointOptions>();
   const auto add = [&](const char* name, const char* text, const char* examples, const char* path,
-                       const std::function<int(const Options&)>& run) {
+                       const std::function<int(const CheckpointOptions&)>& run) {
     CLI::App* command = checkpoint->add_subcommand(name, text);
     command->footer(examples);
     command->add_option("PATH", options->path, path)->required();

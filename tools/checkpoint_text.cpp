@@ -16,10 +16,10 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string dumped(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -120,9 +120,9 @@ std::string to_text(const CheckpointList& list) {
 }
 
 std::string to_json(const CheckpointList& list) {
-  Json checkpoints = Json::array();
+  OrderedJson checkpoints = OrderedJson::array();
   for (const ListedCheckpoint& listed : list.checkpoints) {
-    Json entry{{"step", listed.step}, {"complete", listed.problem.empty()}, {"problem", listed.problem}};
+    OrderedJson entry{{"step", listed.step}, {"complete", listed.problem.empty()}, {"problem", listed.problem}};
     if (listed.problem.empty()) {
       entry["bytes"] = listed.bytes;
       entry["shards"] = listed.num_files;
@@ -131,7 +131,7 @@ std::string to_json(const CheckpointList& list) {
     }
     checkpoints.push_back(std::move(entry));
   }
-  Json unfinished = Json::array();
+  OrderedJson unfinished = OrderedJson::array();
   for (const SkippedCheckpoint& folder : list.unfinished)
     unfinished.push_back({{"folder", folder.folder}, {"reason", folder.reason}});
   return dumped({{"directory", list.directory}, {"checkpoints", checkpoints}, {"unfinished", unfinished}});
@@ -170,11 +170,11 @@ std::string to_text(const std::string& folder, const Manifest& manifest, bool te
 
 std::string to_json(const std::string& folder, const Manifest& manifest) {
   // The manifest is JSON already; block hashes are for machines that read it itself.
-  Json json = Json::parse(encode_manifest(manifest));
+  OrderedJson json = OrderedJson::parse(encode_manifest(manifest));
   json.erase("manifest_hash");
-  for (Json& file : json["files"]) file.erase("block_hashes");
-  for (Json& tensor : json["tensors"]) tensor.erase("block_digests");
-  Json with_folder{{"folder", folder}};
+  for (OrderedJson& file : json["files"]) file.erase("block_hashes");
+  for (OrderedJson& tensor : json["tensors"]) tensor.erase("block_digests");
+  OrderedJson with_folder{{"folder", folder}};
   with_folder.update(json);
   return dumped(with_folder);
 }
@@ -189,9 +189,9 @@ std::string to_text(const std::string& folder, const VerifyReport& report) {
 }
 
 std::string to_json(const std::string& folder, const VerifyReport& report) {
-  Json json{{"folder", folder},          {"ok", report.ok()},         {"damage", report.damage},
-            {"files", report.num_files}, {"bytes", report.num_bytes}, {"blocks", report.num_blocks},
-            {"root_hash", nullptr}};
+  OrderedJson json{{"folder", folder},          {"ok", report.ok()},         {"damage", report.damage},
+                   {"files", report.num_files}, {"bytes", report.num_bytes}, {"blocks", report.num_blocks},
+                   {"root_hash", nullptr}};
   if (report.ok()) json["root_hash"] = hex64(report.root_hash);
   return dumped(json);
 }
@@ -208,9 +208,9 @@ std::string to_text(const CheckpointDiff& diff) {
 }
 
 std::string to_json(const CheckpointDiff& diff) {
-  Json differences = Json::array();
+  OrderedJson differences = OrderedJson::array();
   for (const TensorDifference& difference : diff.differences) {
-    Json entry{{"tensor", difference.name}, {"differs", name_of(difference.kind)}};
+    OrderedJson entry{{"tensor", difference.name}, {"differs", name_of(difference.kind)}};
     if (difference.kind == TensorDifference::Kind::kShape) {
       entry["first_shape"] = difference.first_shape;
       entry["second_shape"] = difference.second_shape;

@@ -17,9 +17,9 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-struct Options {
+struct ConfigOptions {
   std::vector<std::string> files, overrides, keys;
   std::int64_t ranks = 0;  // 0: not asked
   bool json = false;
@@ -56,7 +56,7 @@ struct Checked {
   std::string ok;  // what to say where there is no problem
 };
 
-Checked check_file(const Options& options, const std::string& file) {
+Checked check_file(const ConfigOptions& options, const std::string& file) {
   ConfigResult result = check_config(file, options.overrides);
   Checked checked{std::move(result.problems), {}};
   if (!checked.problems.empty()) return checked;
@@ -71,8 +71,8 @@ Checked check_file(const Options& options, const std::string& file) {
   return checked;
 }
 
-int check_files(const Options& options) {
-  Json all = Json::array();
+int check_files(const ConfigOptions& options) {
+  OrderedJson all = OrderedJson::array();
   bool ok = true;
   for (const std::string& file : options.files) {
     const Checked checked = check_file(options, file);
@@ -91,23 +91,23 @@ int check_files(const Options& options) {
     if (!options.json && checked.problems.empty()) std::cout << fmt::format("ok: {}: {}\n", file, checked.ok);
   }
   if (options.json) {
-    Json report = Json::object();
+    OrderedJson report = OrderedJson::object();
     report["ok"] = ok;
     report["problems"] = std::move(all);
     // File names need not be UTF-8; JSON has to be.
-    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    std::cout << report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
   }
   return static_cast<int>(ok ? ExitCode::kDone : ExitCode::kUsage);
 }
 
 // One argument each time, so that a file may follow: --set run.steps=5 job.yaml.
-void add_set_option(CLI::App& command, Options& options) {
+void add_set_option(CLI::App& command, ConfigOptions& options) {
   command.add_option("--set", options.overrides, "over the file, by its rules; may be repeated")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false);
 }
 
-void add_show(CLI::App& config, const std::shared_ptr<Options>& options, int& exit_code) {
+void add_show(CLI::App& config, const std::shared_ptr<ConfigOptions>& options, int& exit_code) {
   CLI::App* command = config.add_subcommand("show", "the job with every default filled in; loads back to the same job");
   command->footer(
       "tessera config show configs/tiny.yaml\ntessera config show configs/tiny.yaml --set run.steps=100 --json");
@@ -121,7 +121,7 @@ void add_show(CLI::App& config, const std::shared_ptr<Options>& options, int& ex
   });
 }
 
-void add_check(CLI::App& config, const std::shared_ptr<Options>& options, int& exit_code) {
+void add_check(CLI::App& config, const std::shared_ptr<ConfigOptions>& options, int& exit_code) {
   CLI::App* command =
       config.add_subcommand("check", "every problem of job files, or ok; exit code 2 where there is one");
   command->footer(
@@ -136,7 +136,7 @@ void add_check(CLI::App& config, const std::shared_ptr<Options>& options, int& e
   command->callback([options, &exit_code] { exit_code = check_files(*options); });
 }
 
-void add_explain(CLI::App& config, const std::shared_ptr<Options>& options, int& exit_code) {
+void add_explain(CLI::App& config, const std::shared_ptr<ConfigOptions>& options, int& exit_code) {
   CLI::App* command = config.add_subcommand("explain", "a key's meaning, values, default and name in other frameworks");
   command->footer(
       "tessera config explain optimizer.learning_rate\ntessera config explain n_embd\ntessera config explain "
@@ -171,7 +171,7 @@ void add_config_commands(CLI::App& app, int& exit_code) {
   CLI::App* config = app.add_subcommand("config", "what a job file means and what is wrong with it");
   config->footer("tessera config check job.yaml\ntessera config explain optimizer.learning_rate");
   config->require_subcommand(1);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConfigOptions>();
   add_show(*config, options, exit_code);
   add_check(*config, options, exit_code);
   add_explain(*config, options, exit_code);

@@ -24,7 +24,7 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -67,7 +67,7 @@ std::string gibibytes(std::uint64_t bytes) {
 
 struct Row {
   std::string key, text;
-  Json value;
+  OrderedJson value;
 };
 
 std::vector<Row> rows() {
@@ -110,7 +110,7 @@ void add_env_command(CLI::App& app, int& exit_code) {
   auto json = std::make_shared<bool>(false);
   env->add_flag("--json", *json, "one JSON object");
   env->callback([json, &exit_code] {
-    Json object;
+    OrderedJson object;
     for (const Row& row : rows()) {
       if (*json) {
         object[row.key] = row.value;

@@ -23,7 +23,7 @@
 namespace tessera {
 namespace {
 
-struct Options {
+struct HuggingFaceOptions {
   std::string from, to;
   std::uint64_t max_shard_bytes = kDefaultMaxShardBytes;
   std::vector<std::int32_t> tokens;
@@ -52,16 +52,16 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "none found" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-void print(const std::string& text) {
+void print_lines(const std::string& text) {
   std::fputs(text.c_str(), stdout);
 }
 
 // A path that a shell variable left empty.
-void require_target(const Options& options) {
+void require_target(const HuggingFaceOptions& options) {
   if (options.to.empty()) throw ConfigError("checkpoint: the folder to make is ''", "a path that does not exist yet");
 }
 
-void run_import(const Options& options) {
+void run_import(const HuggingFaceOptions& options) {
   require_target(options);
   const auto files = make_posix_file_system();
   ImportedModel imported;
@@ -75,17 +75,17 @@ void run_import(const Options& options) {
   const std::string generate =
       imported.tokenizer.empty() ? "" : fmt::format("tessera generate {} --prompt \"The\"; or ", run);
   text += fmt::format("{} | next: {}set data.train in {}/config.yaml, then tessera train it\n", run, generate, run);
-  print(text);
+  print_lines(text);
 }
 
-void run_export(const Options& options) {
+void run_export(const HuggingFaceOptions& options) {
   require_target(options);
   const auto files = make_posix_file_system();
   ExportedModel exported;
   const std::string made = make_folder(*files, options.to, [&](const NewFolder& folder) {
     exported = export_huggingface(*files, options.from, folder.temporary(), options.max_shard_bytes);
   });
-  print(fmt::format(
+  print_lines(fmt::format(
       "exported {}: {}, {} of weights in {}\ntokenizer: {}\n{} | next: "
       "transformers.AutoModelForCausalLM.from_pretrained(\"{}\")\n",
       exported.checkpoint, name_of(exported.layout), format_bytes(static_cast<std::int64_t>(exported.bytes)),
@@ -94,7 +94,7 @@ void run_export(const Options& options) {
       list_of(exported.tokenizer_files), made, made));
 }
 
-void run_logits(const Options& options) {
+void run_logits(const HuggingFaceOptions& options) {
   const auto files = make_posix_file_system();
   const std::vector<float> logits = checkpoint_logits(*files, resolve_checkpoint(*files, options.from), options.tokens);
   const std::size_t vocabulary = logits.size() / options.tokens.size();
@@ -102,14 +102,15 @@ void run_logits(const Options& options) {
   for (std::size_t i = 0; i < logits.size(); ++i)
     text += fmt::format("{}{:.9g}{}", i % vocabulary == 0 ? (i == 0 ? "[" : ",\n[") : ", ", logits[i],
                         i % vocabulary == vocabulary - 1 ? "]" : "");
-  print(text + "]\n");
+  print_lines(text + "]\n");
 }
 
 }  // namespace
 
 void add_huggingface_commands(CLI::App& checkpoint, int& exit_code) {
-  const auto options = std::make_shared<Options>();
-  const auto add = [&](const char* name, const char* text, const char* examples, void (*run)(const Options&)) {
+  const auto options = std::make_shared<HuggingFaceOptions>();
+  const auto add = [&](const char* name, const char* text, const char* examples,
+                       void (*run)(const HuggingFaceOptions&)) {
     CLI::App* command = checkpoint.add_subcommand(name, text);
     command->footer(examples);
     command->callback([options, run, &exit_code] {

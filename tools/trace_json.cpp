@@ -6,13 +6,13 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 double seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-Json json_of(const CommunicationTimes& times) {
+OrderedJson json_of(const CommunicationTimes& times) {
   return {{"calls", times.num_calls},
           {"bytes", times.bytes},
           {"union_seconds", seconds(times.union_ns)},
@@ -22,10 +22,10 @@ Json json_of(const CommunicationTimes& times) {
           {"moving_seconds", seconds(times.moving_ns)}};
 }
 
-Json json_of(const StepTimes& step) {
-  Json kinds = Json::array();
+OrderedJson json_of(const StepTimes& step) {
+  OrderedJson kinds = OrderedJson::array();
   for (const CollectiveKind& kind : step.kinds) {
-    Json entry{{"op", name_of(kind.op)}, {"phase", kind.phase}};
+    OrderedJson entry{{"op", name_of(kind.op)}, {"phase", kind.phase}};
     entry.update(json_of(kind.times));
     kinds.push_back(std::move(entry));
   }
@@ -40,8 +40,8 @@ Json json_of(const StepTimes& step) {
           {"collectives", std::move(kinds)}};
 }
 
-Json json_of(const TraceReport::Rank& rank) {
-  Json steps = Json::array();
+OrderedJson json_of(const TraceReport::Rank& rank) {
+  OrderedJson steps = OrderedJson::array();
   for (const StepTimes& step : rank.steps) steps.push_back(json_of(step));
   const TraceHeader& header = rank.header;
   return {{"rank", header.rank},
@@ -58,7 +58,7 @@ Json json_of(const TraceReport::Rank& rank) {
 }  // namespace
 
 std::string to_json(const TraceReport& report) {
-  Json object = Json::object();
+  OrderedJson object = OrderedJson::object();
   if (!report.ranks.empty()) {
     const TraceHeader& header = report.ranks.front().header;
     object["run"] = header.run;
@@ -66,13 +66,13 @@ std::string to_json(const TraceReport& report) {
     object["steps"] = {header.steps.first, header.steps.last};
   }
   object["missing"] = report.missing;
-  object["damaged"] = Json::array();
+  object["damaged"] = OrderedJson::array();
   for (const TraceReport::Damaged& file : report.damaged)
     object["damaged"].push_back({{"path", file.path}, {"reason", file.reason}});
-  object["ranks"] = Json::array();
+  object["ranks"] = OrderedJson::array();
   for (const TraceReport::Rank& rank : report.ranks) object["ranks"].push_back(json_of(rank));
   // Names come from files: the replacement character stands for what is no UTF-8.
-  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return object.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ namespace {
 
 using config::KeyKind;
 using config::KeyRow;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string describe_row(const KeyRow& row) {
   std::string out = fmt::format("{}\n  {}\n", row.path, row.meaning);
@@ -61,14 +61,14 @@ bool has_foreign_name(const KeyRow& row, std::string_view name) {
 }
 
 // Built member by member: nested braces of two strings would be taken for a pair of iterators.
-Json object(std::initializer_list<std::pair<const char*, Json>> members) {
-  Json json = Json::object();
+OrderedJson object(std::initializer_list<std::pair<const char*, OrderedJson>> members) {
+  OrderedJson json = OrderedJson::object();
   for (const auto& [name, value] : members) json[name] = value;
   return json;
 }
 
-Json number_schema(const KeyRow& row, const char* type) {
-  Json json = object({{"type", type}});
+OrderedJson number_schema(const KeyRow& row, const char* type) {
+  OrderedJson json = object({{"type", type}});
   const config::Range& range = row.range;
   if (row.only_now) return object({{"const", *row.only_now}});
   const auto bound = [&](const char* name, double value) {
@@ -85,34 +85,34 @@ Json number_schema(const KeyRow& row, const char* type) {
   return json;
 }
 
-Json item_schema(std::string_view section);
+OrderedJson item_schema(std::string_view section);
 
-Json any_of(Json first, Json second) {
-  Json list = Json::array();
+OrderedJson any_of(OrderedJson first, OrderedJson second) {
+  OrderedJson list = OrderedJson::array();
   list.push_back(std::move(first));
   list.push_back(std::move(second));
   return object({{"anyOf", std::move(list)}});
 }
 
-Json list_of(Json items, std::int64_t at_least = 0) {
-  Json json = object({{"type", "array"}, {"items", std::move(items)}});
+OrderedJson list_of(OrderedJson items, std::int64_t at_least = 0) {
+  OrderedJson json = object({{"type", "array"}, {"items", std::move(items)}});
   if (at_least > 0) json["minItems"] = at_least;
   return json;
 }
 
-Json pair_of(Json items) {
-  Json json = list_of(std::move(items), 2);
+OrderedJson pair_of(OrderedJson items) {
+  OrderedJson json = list_of(std::move(items), 2);
   json["maxItems"] = 2;
   return json;
 }
 
-Json text_schema() {
+OrderedJson text_schema() {
   return object({{"type", "string"}, {"minLength", 1}});
 }
 
-Json value_schema(const KeyRow& row) {
-  if (row.later) return object({{"not", Json::object()}});
-  Json json;
+OrderedJson value_schema(const KeyRow& row) {
+  if (row.later) return object({{"not", OrderedJson::object()}});
+  OrderedJson json;
   switch (row.kind) {
     case KeyKind::kInteger: json = number_schema(row, "integer"); break;
     case KeyKind::kNumber: json = number_schema(row, "number"); break;
@@ -128,31 +128,32 @@ Json value_schema(const KeyRow& row) {
     case KeyKind::kGroups: return list_of(item_schema("optimizer.groups[]"));
     case KeyKind::kFaults: return list_of(item_schema("chaos[]"));
     case KeyKind::kSteps: return pair_of(number_schema(row, "integer"));
-    case KeyKind::kAnything: return Json::object();
+    case KeyKind::kAnything: return OrderedJson::object();
   }
   if (row.words.empty()) return json;
   return any_of(object({{"enum", row.words}}), std::move(json));
 }
 
-Json row_schema(const KeyRow& row) {
+OrderedJson row_schema(const KeyRow& row) {
   std::string description(row.meaning);
   if (row.later) description += " Not available yet.";
   if (!row.unit.empty()) description += fmt::format(" Unit: {}.", row.unit);
   if (!row.later && !row.required()) description += fmt::format(" Default: {}.", row.default_text());
-  Json json = object({{"description", description}});
+  OrderedJson json = object({{"description", description}});
   json.update(value_schema(row));
   return json;
 }
 
 // A closed object of the keys of a section.
-Json item_schema(std::string_view section) {
-  Json properties = Json::object(), required = Json::array();
+OrderedJson item_schema(std::string_view section) {
+  OrderedJson properties = OrderedJson::object(), required = OrderedJson::array();
   for (const KeyRow& row : config::key_rows()) {
     if (row.section() != section) continue;
     properties[std::string(row.name())] = row_schema(row);
     if (row.required()) required.push_back(row.name());
   }
-  Json json = object({{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}});
+  OrderedJson json =
+      object({{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}});
   if (!required.empty()) json["required"] = std::move(required);
   return json;
 }
@@ -191,16 +192,16 @@ std::vector<std::string> all_keys() {
 }
 
 std::string json_schema() {
-  Json properties = Json::object(), required = Json::array();
+  OrderedJson properties = OrderedJson::object(), required = OrderedJson::array();
   for (const config::Section& section : config::sections()) {
-    Json json = object({{"description", section.meaning}});
+    OrderedJson json = object({{"description", section.meaning}});
     json.update(item_schema(section.name));
     if (json.contains("required")) required.push_back(section.name);
     properties[std::string(section.name)] = std::move(json);
   }
   required.push_back("run");
-  Json need_steps = object({{"required", Json::array({"steps"})}}),
-       need_epochs = object({{"required", Json::array({"epochs"})}});
+  OrderedJson need_steps = object({{"required", OrderedJson::array({"steps"})}}),
+              need_epochs = object({{"required", OrderedJson::array({"epochs"})}});
   properties["run"].update(any_of(std::move(need_steps), std::move(need_epochs)));
   for (const KeyRow& row : config::key_rows()) {
     if (row.section().empty()) properties[std::string(row.name())] = row_schema(row);

@@ -14,30 +14,30 @@ namespace {
 using config::FieldRef;
 using config::KeyKind;
 using config::KeyRow;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json source_json(const DataSource& source) {
+OrderedJson source_json(const DataSource& source) {
   if (source.weight == 1.0) return source.path;
-  return Json{{"path", source.path}, {"weight", source.weight}};
+  return OrderedJson{{"path", source.path}, {"weight", source.weight}};
 }
 
-Json group_json(const OptimizerGroup& group) {
-  Json json{{"match", group.match}};
+OrderedJson group_json(const OptimizerGroup& group) {
+  OrderedJson json{{"match", group.match}};
   if (group.learning_rate) json["learning_rate"] = *group.learning_rate;
   if (group.weight_decay) json["weight_decay"] = *group.weight_decay;
   if (group.frozen) json["frozen"] = true;
   return json;
 }
 
-Json fault_json(const ChaosFault& fault) {
-  Json json{{"rank", fault.rank}, {"step", fault.step}, {"fault", fault.fault}};
+OrderedJson fault_json(const ChaosFault& fault) {
+  OrderedJson json{{"rank", fault.rank}, {"step", fault.step}, {"fault", fault.fault}};
   if (!fault.op.empty()) json["op"] = fault.op;
   if (fault.seconds) json["seconds"] = *fault.seconds;
   return json;
 }
 
 // A string field of a key that also takes numbers or booleans holds the text of either.
-Json text_json(const KeyRow& row, const std::string& text) {
+OrderedJson text_json(const KeyRow& row, const std::string& text) {
   if (row.kind == KeyKind::kInteger) {
     if (const auto number = config::parse_integer(text)) return number->magnitude;
   }
@@ -50,42 +50,48 @@ Json text_json(const KeyRow& row, const std::string& text) {
 struct ToJson {
   const KeyRow& row;
 
-  Json operator()(const std::int64_t* value) const { return *value; }
-  Json operator()(const std::uint64_t* value) const { return *value; }
-  Json operator()(const double* value) const { return *value; }
-  Json operator()(const bool* value) const { return *value; }
-  Json operator()(const std::string* value) const { return value->empty() ? Json() : text_json(row, *value); }
-  Json operator()(const std::optional<std::int64_t>* value) const {
+  OrderedJson operator()(const std::int64_t* value) const { return *value; }
+  OrderedJson operator()(const std::uint64_t* value) const { return *value; }
+  OrderedJson operator()(const double* value) const { return *value; }
+  OrderedJson operator()(const bool* value) const { return *value; }
+  OrderedJson operator()(const std::string* value) const {
+    return value->empty() ? OrderedJson() : text_json(row, *value);
+  }
+  OrderedJson operator()(const std::optional<std::int64_t>* value) const {
     if (*value) return **value;
-    return row.words.empty() ? Json() : Json(row.words.front());
+    return row.words.empty() ? OrderedJson() : OrderedJson(row.words.front());
   }
-  Json operator()(const std::optional<double>* value) const { return *value ? Json(**value) : Json(); }
-  Json operator()(const std::optional<StepRange>* steps) const {
-    return *steps ? Json::array({(*steps)->first, (*steps)->last}) : Json();
+  OrderedJson operator()(const std::optional<double>* value) const {
+    return *value ? OrderedJson(**value) : OrderedJson();
   }
-  Json operator()(const std::vector<double>* values) const { return *values; }
-  Json operator()(const std::vector<std::string>* values) const { return values->empty() ? Json() : Json(*values); }
-  Json operator()(const std::vector<DataSource>* values) const {
-    Json list = Json::array();
+  OrderedJson operator()(const std::optional<StepRange>* steps) const {
+    return *steps ? OrderedJson::array({(*steps)->first, (*steps)->last}) : OrderedJson();
+  }
+  OrderedJson operator()(const std::vector<double>* values) const { return *values; }
+  OrderedJson operator()(const std::vector<std::string>* values) const {
+    return values->empty() ? OrderedJson() : OrderedJson(*values);
+  }
+  OrderedJson operator()(const std::vector<DataSource>* values) const {
+    OrderedJson list = OrderedJson::array();
     for (const DataSource& each : *values) list.push_back(source_json(each));
     return list;
   }
-  Json operator()(const std::vector<OptimizerGroup>* values) const {
+  OrderedJson operator()(const std::vector<OptimizerGroup>* values) const {
     if (values->empty()) return {};
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const OptimizerGroup& each : *values) list.push_back(group_json(each));
     return list;
   }
-  Json operator()(const std::vector<ChaosFault>* values) const {
+  OrderedJson operator()(const std::vector<ChaosFault>* values) const {
     if (values->empty()) return {};
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const ChaosFault& each : *values) list.push_back(fault_json(each));
     return list;
   }
 };
 
 // The value to write for a key; null where it is not set, has no effect, or has no value yet.
-Json value_of(const KeyRow& row, JobConfig& job) {
+OrderedJson value_of(const KeyRow& row, JobConfig& job) {
   const auto* accessor = std::get_if<FieldRef (*)(JobConfig&)>(&row.field);
   if (accessor == nullptr || row.later) return {};
   if (row.applies != nullptr && !row.applies(job)) return {};
@@ -116,12 +122,12 @@ std::string yaml_text(const std::string& text) {
 }
 
 // Flow style: [a, b], {path: a, weight: 2}.
-std::string yaml_value(const Json& value) {
+std::string yaml_value(const OrderedJson& value) {
   if (value.is_string()) return yaml_text(value.get<std::string>());
   if (value.is_number_float()) return config::number_text(value.get<double>());
   std::string out;
   if (value.is_array()) {
-    for (const Json& item : value) out += (out.empty() ? "" : ", ") + yaml_value(item);
+    for (const OrderedJson& item : value) out += (out.empty() ? "" : ", ") + yaml_value(item);
     return '[' + out + ']';
   }
   if (value.is_object()) {
@@ -139,7 +145,7 @@ std::string to_yaml(const JobConfig& config) {
   std::string out, section;
   for (const KeyRow& row : config::key_rows()) {
     if (row.is_item()) continue;
-    const Json value = value_of(row, job);
+    const OrderedJson value = value_of(row, job);
     std::string line;
     if (!value.is_null()) {
       line = fmt::format("{}: {}\n", row.name(), yaml_value(value));
@@ -161,10 +167,10 @@ std::string to_yaml(const JobConfig& config) {
 
 std::string to_json(const JobConfig& config) {
   JobConfig job = config;
-  Json out = Json::object();
+  OrderedJson out = OrderedJson::object();
   for (const KeyRow& row : config::key_rows()) {
     if (row.is_item()) continue;
-    Json value = value_of(row, job);
+    OrderedJson value = value_of(row, job);
     if (value.is_null()) continue;
     if (row.section().empty()) {
       out[std::string(row.name())] = std::move(value);

@@ -38,7 +38,7 @@ Json parse_object(const std::string& text, const std::string& path) {
   }
 }
 
-std::string text_of(const Json& value) {
+std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > kMaxValueBytes) text = text.substr(0, kMaxValueBytes) + "…";
   return text;
@@ -60,7 +60,7 @@ class Object {
     problems_.push_back(fmt::format("{}{}: {}", prefix_, name, problem));
   }
   void refuse_value(std::string_view name, const Json& value, std::string_view expected) const {
-    refuse(name, fmt::format("found {}, expected {}", text_of(value), expected));
+    refuse(name, fmt::format("found {}, expected {}", shown(value), expected));
   }
 
   std::int64_t count(const char* name, std::int64_t otherwise) const {
@@ -183,7 +183,7 @@ void read_rope_object(const Object& rope, std::string_view name, ModelConfig& mo
   for (const auto& [key, value] : rope.json().items()) {
     const bool whole = key == "partial_rotary_factor" && value.is_number() && value.get<double>() == 1.0;
     if (!known.contains(key) && !value.is_null() && !whole)
-      rope.refuse(key, fmt::format("{} is not implemented in {} {}", text_of(value), name, type));
+      rope.refuse(key, fmt::format("{} is not implemented in {} {}", shown(value), name, type));
   }
   // A factor of 1 leaves every frequency as it is.
   if (model.rope_factor == 1.0) model.rope_scaling = "none";
@@ -236,7 +236,7 @@ ModelConfig read_llama(const Object& object, std::vector<std::string>& problems)
   if (const Json* layers = object.find("layer_types"); layers != nullptr) {
     for (const Json& layer : *layers)
       if (layer != "full_attention") {
-        object.refuse("layer_types", fmt::format("{} is not implemented (full_attention)", text_of(layer)));
+        object.refuse("layer_types", fmt::format("{} is not implemented (full_attention)", shown(layer)));
         break;
       }
   }
@@ -248,11 +248,11 @@ void check_others(const Object& object, HuggingFaceLayout layout, std::vector<st
   for (const auto& [name, value] : object.json().items()) {
     const FieldRow* row = config::find_field(layout, name);
     if (row == nullptr) {
-      if (!value.is_null()) object.refuse(name, fmt::format("{} is not known", text_of(value)));
+      if (!value.is_null()) object.refuse(name, fmt::format("{} is not known", shown(value)));
     } else if (row->use == FieldUse::kFixed) {
       const std::string text = value.dump();
       if (std::ranges::find(row->values, text) == row->values.end())
-        object.refuse(name, fmt::format("{} is not implemented ({})", text_of(value), row->values.front()));
+        object.refuse(name, fmt::format("{} is not implemented ({})", shown(value), row->values.front()));
     } else if (row->use == FieldUse::kDropout) {
       const double chance = object.number(name.c_str(), 0.0);
       if (chance > 0) notes.push_back(fmt::format("{} {}: Tessera trains without dropout", name, chance));

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string_view their_activation(HuggingFaceLayout layout, std::string_view ours) {
   for (const config::ActivationName& each : config::kActivationNames)
@@ -49,19 +49,19 @@ HuggingFaceLayout layout_of(const ModelConfig& model) {
   return nearest;
 }
 
-Json json_of(const std::vector<std::int64_t>& ids) {
+OrderedJson json_of(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return nullptr;
-  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+  return ids.size() == 1 ? OrderedJson(ids.front()) : OrderedJson(ids);
 }
 
-void add_tokens(const SpecialTokens& tokens, Json& json) {
+void add_tokens(const SpecialTokens& tokens, OrderedJson& json) {
   json["bos_token_id"] = json_of(tokens.bos);
   json["eos_token_id"] = json_of(tokens.eos);
   if (!tokens.pad.empty()) json["pad_token_id"] = json_of(tokens.pad);
 }
 
-Json gpt2_json(const ModelConfig& model) {
-  return {{"architectures", Json::array({"GPT2LMHeadModel"})},
+OrderedJson gpt2_json(const ModelConfig& model) {
+  return {{"architectures", OrderedJson::array({"GPT2LMHeadModel"})},
           {"model_type", "gpt2"},
           {"vocab_size", model.vocab_size},
           {"n_positions", model.seq_len},
@@ -79,9 +79,9 @@ Json gpt2_json(const ModelConfig& model) {
           {"reorder_and_upcast_attn", false}};
 }
 
-Json rope_scaling_json(const ModelConfig& model) {
+OrderedJson rope_scaling_json(const ModelConfig& model) {
   if (model.rope_scaling == "none") return nullptr;
-  Json rope = {{"rope_type", model.rope_scaling}, {"factor", model.rope_factor}};
+  OrderedJson rope = {{"rope_type", model.rope_scaling}, {"factor", model.rope_factor}};
   if (model.rope_scaling == "llama3") {
     rope["low_freq_factor"] = model.rope_low_freq_factor;
     rope["high_freq_factor"] = model.rope_high_freq_factor;
@@ -91,8 +91,8 @@ Json rope_scaling_json(const ModelConfig& model) {
 }
 
 // rope_theta and rope_scaling: the spelling that every release reads.
-Json llama_json(const ModelConfig& model) {
-  return {{"architectures", Json::array({"LlamaForCausalLM"})},
+OrderedJson llama_json(const ModelConfig& model) {
+  return {{"architectures", OrderedJson::array({"LlamaForCausalLM"})},
           {"model_type", "llama"},
           {"vocab_size", model.vocab_size},
           {"max_position_embeddings", model.seq_len},
@@ -115,7 +115,7 @@ Json llama_json(const ModelConfig& model) {
 
 HuggingFaceConfigFile write_huggingface_config(const ModelConfig& model, const SpecialTokens& tokens) {
   HuggingFaceConfigFile file{.layout = layout_of(model)};
-  Json json = file.layout == HuggingFaceLayout::kGpt2 ? gpt2_json(model) : llama_json(model);
+  OrderedJson json = file.layout == HuggingFaceLayout::kGpt2 ? gpt2_json(model) : llama_json(model);
   json["tie_word_embeddings"] = model.tie_word_embeddings;
   json["initializer_range"] = model.init_std;
   add_tokens(tokens, json);
@@ -126,7 +126,7 @@ HuggingFaceConfigFile write_huggingface_config(const ModelConfig& model, const S
 }
 
 std::string write_special_tokens(const SpecialTokens& tokens) {
-  Json json = {{"_from_model_config", true}};
+  OrderedJson json = {{"_from_model_config", true}};
   add_tokens(tokens, json);
   return json.dump(2) + "\n";
 }

@@ -43,8 +43,6 @@ class ByteTokenizer final : public Tokenizer {
   std::vector<std::string> files() const override { return {}; }
 };
 
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581, which SentencePiece writes for a space
-
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {

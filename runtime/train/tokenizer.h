@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+// U+2581, which SentencePiece writes for a space, and takes for one.
+inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+
 // One thread at a time.
 class Tokenizer {
  public:

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMostCompanionBytes = std::uint64_t{16} << 20;
 
 // A token is its text, or an object with it.
 void read_end_of_text(const JsonField& root, const std::string& path, TokenizerCompanions& companions) {
@@ -43,7 +43,7 @@ TokenizerCompanions read_companions(const std::string& folder) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) continue;
     companions.files.push_back(path);
-    const nlohmann::json json = parse_json(read_text_file(path, kMostBytes), path);
+    const nlohmann::json json = parse_json(read_text_file(path, kMostCompanionBytes), path);
     const JsonField root(json, path, "");
     root.check_object();
     if (name == "generation_config.json") {

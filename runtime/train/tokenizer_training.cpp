@@ -17,7 +17,6 @@ namespace {
 constexpr std::size_t kSentenceBytes = 4096;
 // SentencePiece drops sentences that hold this character (it stands for "unknown" in training): cut it out instead.
 constexpr std::string_view kUnknownMark = "\xe2\x81\x87";  // U+2047
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";    // U+2581, which would be taken for a space
 
 class Sentences final : public sentencepiece::SentenceIterator {
  public:

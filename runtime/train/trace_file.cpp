@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 // A file is a line that opens it, an event a line, and this.
@@ -28,8 +28,8 @@ int thread_id(StreamId stream) {
 }
 
 // Names of hosts come from elsewhere: the replacement character stands for what is no UTF-8.
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string text_of(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 // The format counts in microseconds; three decimals keep the nanoseconds.
@@ -39,17 +39,17 @@ std::string micros(std::int64_t ns) {
 double micros_value(std::int64_t ns) {
   return static_cast<double>(ns) / 1000.0;
 }
-std::int64_t nanos(const Json& micros) {
+std::int64_t nanos(const OrderedJson& micros) {
   return std::llround(micros.get<double>() * 1000.0);
 }
 
-std::string opening_line(const Json& header) {
+std::string opening_line(const OrderedJson& header) {
   return fmt::format(R"({{"displayTimeUnit":"ns","tessera":{},"traceEvents":[)", text_of(header));
 }
 
 // --- writing
 
-Json header_json(const TraceHeader& header) {
+OrderedJson header_json(const TraceHeader& header) {
   return {{"version", kVersion},
           {"run", header.run},
           {"rank", header.rank},
@@ -58,14 +58,14 @@ Json header_json(const TraceHeader& header) {
           {"pp", header.at.pp},
           {"tp", header.at.tp},
           {"host", header.host},
-          {"steps", Json::array({header.steps.first, header.steps.last})},
+          {"steps", OrderedJson::array({header.steps.first, header.steps.last})},
           {"dropped_steps", header.num_dropped_steps},
           {"origin_ns", header.origin_ns},
           {"clock_offset_ns", header.clock.offset_ns},
           {"clock_uncertainty_ns", header.clock.uncertainty_ns}};
 }
 
-std::string metadata_event(std::string_view name, int rank, int thread, const Json& args) {
+std::string metadata_event(std::string_view name, int rank, int thread, const OrderedJson& args) {
   return text_of({{"name", name}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", args}});
 }
 
@@ -87,8 +87,8 @@ std::vector<std::string> metadata_events(const RankTrace& trace) {
   return events;
 }
 
-Json args_of(const TraceSpan& span) {
-  Json args = {{"step", span.step}};
+OrderedJson args_of(const TraceSpan& span) {
+  OrderedJson args = {{"step", span.step}};
   if (!span.phase.empty()) args["phase"] = span.phase;
   if (!span.what.empty()) args["unit"] = span.what;
   if (span.micro_batch >= 0) args["micro_batch"] = span.micro_batch;
@@ -105,7 +105,7 @@ Json args_of(const TraceSpan& span) {
 }
 
 std::string complete_event(std::string_view name, TraceClass trace_class, int rank, StreamId stream,
-                           std::int64_t begin_ns, std::int64_t duration_ns, const Json& args) {
+                           std::int64_t begin_ns, std::int64_t duration_ns, const OrderedJson& args) {
   return fmt::format(R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"args":{}}})",
                      text_of(std::string(name)), name_of(trace_class), rank, thread_id(stream), micros(begin_ns),
                      micros(duration_ns), text_of(args));
@@ -154,11 +154,11 @@ CollectiveOp op_named(std::string_view name) {
   throw DataError(fmt::format("unknown op {}", name));
 }
 
-TraceHeader header_of(const Json& json) {
+TraceHeader header_of(const OrderedJson& json) {
   if (const int version = json.at("version"); version != kVersion) {
     throw DataError(fmt::format("version {}, this program reads {}", version, kVersion));
   }
-  const Json& steps = json.at("steps");
+  const OrderedJson& steps = json.at("steps");
   TraceHeader header = {
       .run = json.at("run"),
       .rank = json.at("rank"),
@@ -175,11 +175,11 @@ TraceHeader header_of(const Json& json) {
 }
 
 // Nothing where the event is for viewers alone.
-std::optional<TraceSpan> span_of(const Json& event) {
+std::optional<TraceSpan> span_of(const OrderedJson& event) {
   if (event.at("ph") != "X" || event.at("name") == kPeerWaitName) return std::nullopt;
   const std::optional<TraceClass> trace_class = class_named(event.at("cat").get<std::string>());
   if (!trace_class) throw DataError("unknown category " + event.at("cat").get<std::string>());
-  const Json& args = event.at("args");
+  const OrderedJson& args = event.at("args");
   TraceSpan span = {.trace_class = *trace_class,
                     .stream = static_cast<StreamId>(event.at("tid").get<int>() - 1),
                     .name = event.at("name"),
@@ -210,9 +210,9 @@ class RankFile {
   explicit RankFile(const std::string& path) : path_(path), file_(path) {
     if (!file_) throw DataError(fmt::format("{}: {}", path, std::strerror(errno)));
     std::getline(file_, line_);
-    checked([&] { header_ = Json::parse(line_ + std::string(kLastLine)).at("tessera"); });
+    checked([&] { header_ = OrderedJson::parse(line_ + std::string(kLastLine)).at("tessera"); });
   }
-  const Json& header() const { return header_; }
+  const OrderedJson& header() const { return header_; }
 
   // The next event's text; false behind the last one.
   bool next(std::string& event) {
@@ -240,7 +240,7 @@ class RankFile {
  private:
   std::string path_, line_;
   std::ifstream file_;
-  Json header_;
+  OrderedJson header_;
   std::int64_t number_ = 1;
 };
 
@@ -262,17 +262,17 @@ RankTrace read_rank_trace(const std::string& path) {
   file.checked([&] { trace.header = header_of(file.header()); });
   for (std::string event; file.next(event);) {
     file.checked([&] {
-      if (std::optional<TraceSpan> span = span_of(Json::parse(event))) trace.spans.push_back(*std::move(span));
+      if (std::optional<TraceSpan> span = span_of(OrderedJson::parse(event))) trace.spans.push_back(*std::move(span));
     });
   }
   return trace;
 }
 
 void merge_traces(const std::vector<std::string>& rank_paths, const std::string& path) {
-  Json ranks = Json::array();
+  OrderedJson ranks = OrderedJson::array();
   for (const std::string& each : rank_paths) ranks.push_back(RankFile(each).header());
   require(!ranks.empty(), "a trace is of at least one rank");
-  Json header = Json::object();
+  OrderedJson header = OrderedJson::object();
   for (const char* key : {"version", "run", "world_size", "steps", "origin_ns"}) header[key] = ranks[0].at(key);
   header["ranks"] = std::move(ranks);
 

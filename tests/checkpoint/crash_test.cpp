@@ -20,7 +20,7 @@ using test::FaultKind;
 using test::FaultyFileSystem;
 using test::SyntheticState;
 
-constexpr int kRanks = 2;
+constexpr int kCrashRanks = 2;
 
 class Crash : public testing::Test {
  protected:
@@ -28,11 +28,11 @@ class Crash : public testing::Test {
   std::vector<std::string> save(const std::string& directory, std::int64_t step, int victim, std::int64_t call,
                                 FaultKind kind, std::vector<std::string>& messages) {
     std::vector<std::string> calls;
-    messages = test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+    messages = test::run_ranks(kCrashRanks, [&](test::ThreadRanks& threads, int rank) {
       FaultyFileSystem files;
       if (rank == victim) files.plan(call, kind);
       test::ThreadExchange ranks(threads, rank, [&] { files.check_alive(); });
-      SyntheticState state(model_, "block", kRanks, rank);
+      SyntheticState state(model_, "block", kCrashRanks, rank);
       state.fill(step);
       try {
         test::save(files, ranks, {.directory = directory, .retention = {.keep_latest = 2}}, step, state.sources());
@@ -96,7 +96,7 @@ TEST_P(EveryCall, OfASaveMayBeTheLast) {
     for (const DirectoryEntry& entry : files_->list(directory)) EXPECT_TRUE(step_of_folder(entry.name)) << where;
     const std::int64_t next = *latest.step + 1;
     save(directory, next, -1, 0, kind, messages);
-    EXPECT_EQ(messages, std::vector<std::string>(kRanks)) << where;
+    EXPECT_EQ(messages, std::vector<std::string>(kCrashRanks)) << where;
     EXPECT_EQ(find_latest(*files_, directory).step, next) << where;
   }
   // Rank 0: folder, shard (create, write, sync, close), manifest (the same), sync, rename, sync; retention: rename, sync, remove. Rank 1: its shard.

@@ -21,15 +21,15 @@ namespace {
 
 using test::SyntheticState;
 
-constexpr int kRanks = 2;
+constexpr int kKilledRanks = 2;
 
 // Saves step after step from `step` on, until it is killed, and says so of each through the pipe.
 [[noreturn]] void save_forever(const ModelSpec& model, const std::string& directory, std::int64_t step, int pipe) {
   const auto files = make_posix_file_system();
-  test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+  test::run_ranks(kKilledRanks, [&](test::ThreadRanks& threads, int rank) {
     test::ThreadExchange ranks(threads, rank);
     for (std::int64_t next = step;; ++next) {
-      SyntheticState state(model, "block", kRanks, rank);
+      SyntheticState state(model, "block", kKilledRanks, rank);
       state.fill(next);
       test::save(*files, ranks, {.directory = directory, .retention = {.keep_latest = 2}}, next, state.sources());
       if (rank == 0 && write(pipe, &next, sizeof next) != sizeof next) _exit(1);

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kLatestRanks = 3;
 
 class LoadLatest : public testing::Test {
  protected:
@@ -28,16 +28,16 @@ class LoadLatest : public testing::Test {
   // Loads on all ranks, expecting the state of `step` (−1: none); what was skipped.
   std::vector<SkippedCheckpoint> load(std::int64_t step) {
     std::vector<SkippedCheckpoint> skipped;
-    const auto messages = test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+    const auto messages = test::run_ranks(kLatestRanks, [&](test::ThreadRanks& threads, int rank) {
       test::ThreadExchange ranks(threads, rank);
-      test::SyntheticState state(model_, "root", kRanks, rank);
+      test::SyntheticState state(model_, "root", kLatestRanks, rank);
       const LoadedCheckpoint loaded = load_latest(*files_, ranks, checkpoints_,
                                                   [&](const Manifest&, const std::string&) { return state.targets(); });
       EXPECT_EQ(loaded.manifest ? loaded.manifest->step : -1, step);
       EXPECT_TRUE(!loaded.manifest || state.num_wrong(step) == 0);
       if (rank == 0) skipped = loaded.skipped;
     });
-    EXPECT_EQ(messages, std::vector<std::string>(kRanks));
+    EXPECT_EQ(messages, std::vector<std::string>(kLatestRanks));
     return skipped;
   }
 
@@ -100,9 +100,9 @@ TEST_F(LoadLatest, OneThatIsNamedIsLoadedOrRefusedOnAllRanks) {
   for (const std::int64_t step : {1, 2}) save(step);
   const std::string named = checkpoints_ + "/step-00000001";
   const auto load_it = [&](std::vector<std::string>& messages) {
-    messages = test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+    messages = test::run_ranks(kLatestRanks, [&](test::ThreadRanks& threads, int rank) {
       test::ThreadExchange ranks(threads, rank);
-      test::SyntheticState state(model_, "root", kRanks, rank);
+      test::SyntheticState state(model_, "root", kLatestRanks, rank);
       const LoadedCheckpoint loaded = load_named(
           *files_, ranks, named, [&](const Manifest&, const std::string&) { return std::optional(state.targets()); });
       EXPECT_EQ(loaded.folder, named);
@@ -111,7 +111,7 @@ TEST_F(LoadLatest, OneThatIsNamedIsLoadedOrRefusedOnAllRanks) {
   };
   std::vector<std::string> messages;
   load_it(messages);
-  EXPECT_EQ(messages, std::vector<std::string>(kRanks));
+  EXPECT_EQ(messages, std::vector<std::string>(kLatestRanks));
   flip_last_bit(named + "/shard-00001-of-00002.safetensors");
   load_it(messages);
   for (const std::string& message : messages) {
@@ -124,7 +124,7 @@ TEST_F(LoadLatest, OneThatIsNamedIsLoadedOrRefusedOnAllRanks) {
 TEST_F(LoadLatest, AnotherModelIsRefusedAndNothingOlderTried) {
   save(1);
   save(2);
-  const auto messages = test::run_ranks(kRanks, [&](test::ThreadRanks& threads, int rank) {
+  const auto messages = test::run_ranks(kLatestRanks, [&](test::ThreadRanks& threads, int rank) {
     test::ThreadExchange ranks(threads, rank);
     load_latest(
         *files_, ranks, checkpoints_,

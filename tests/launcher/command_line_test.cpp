@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/launch_line.h"
+#include "tests/launcher/programs.h"
 #include "tests/support/run_command.h"
 #include "tests/support/temporary_directory.h"
 
@@ -17,7 +18,7 @@ namespace {
 using test::CommandResult;
 
 CommandResult tessera(const std::string& arguments) {
-  return test::run_command(TESSERA_BINARY_DIR "/tessera " + arguments);
+  return test::run_command(test::kTessera + arguments);
 }
 
 std::int64_t num_lines(const std::string& text) {

@@ -8,8 +8,10 @@
 #include <sstream>
 #include <string>
 
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera::test {
@@ -63,14 +65,8 @@ class LaunchedJob : public ::testing::Test {
         .out;
   }
 
-  const std::string tessera = TESSERA_BINARY_DIR "/tessera ";
+  const std::string tessera = kTessera;
   TemporaryDirectory directory;
 };
-
-inline int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
 
 }  // namespace tessera::test

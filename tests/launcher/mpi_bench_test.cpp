@@ -2,12 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 
 namespace tessera {
 namespace {
 
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+using test::kTessera;
 
 // A bench prints a list of figures, each with its baseline and ratio = value ÷ baseline.
 void expect_figures(const std::string& text, std::size_t at_least) {

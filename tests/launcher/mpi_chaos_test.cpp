@@ -7,16 +7,18 @@
 #include <sstream>
 #include <string>
 
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera {
 namespace {
 
 using test::CommandResult;
-
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+using test::count;
+using test::kTessera;
 
 class MpiChaos : public ::testing::Test {
  protected:
@@ -55,12 +57,6 @@ class MpiChaos : public ::testing::Test {
 
   test::TemporaryDirectory directory;
 };
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
 
 TEST_F(MpiChaos, ASwappedPairEndsWithCodeFourAndTwoLines) {  // D1
   const CommandResult result =

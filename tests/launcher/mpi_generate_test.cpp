@@ -14,6 +14,7 @@
 
 #include "runtime/train/run_directory.h"
 #include "runtime/train/run_lock.h"
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/safetensors_file.h"
 #include "tests/support/temporary_directory.h"
@@ -23,8 +24,8 @@ namespace tessera {
 namespace {
 
 using test::CommandResult;
+using test::kTessera;
 
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
 const std::string kTokenizers = TESSERA_SOURCE_DIR "/tests/data/tokenizers/";
 
 // One run for all tests: a few steps on random tokens of the GPT-2 style tokenizer.

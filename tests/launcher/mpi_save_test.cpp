@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/run_files.h"
 #include "tests/support/train/train_job.h"
 
@@ -17,8 +19,8 @@ namespace tessera {
 namespace {
 
 using test::CommandResult;
-
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+using test::count;
+using test::kTessera;
 
 class MpiSave : public ::testing::Test {
  protected:
@@ -49,12 +51,6 @@ class MpiSave : public ::testing::Test {
 
   test::TemporaryDirectory directory;
 };
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
 
 TEST_F(MpiSave, ARankKilledInASaveIsReportedAndTheSameCommandEndsWithEqualBits) {  // C1
   write_job(8, 3);

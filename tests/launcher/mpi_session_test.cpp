@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "launcher/mpi_session.h"
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
 
@@ -13,8 +14,7 @@ namespace {
 using test::CommandResult;
 
 CommandResult run_session(int num_ranks, const std::string& arguments) {
-  return test::run_command(test::mpirun(num_ranks) + TESSERA_BINARY_DIR "/tests/tessera_session_program " + arguments,
-                           {.timeout_seconds = 120});
+  return test::run_command(test::mpirun(num_ranks) + test::kSessionProgram + arguments, {.timeout_seconds = 120});
 }
 
 std::string line_of(int rank, int size, const std::string& text) {
@@ -94,7 +94,7 @@ TEST(MpiSession, PassesTheCodeOfAStopOn) {
 }
 
 TEST(MpiSession, RunsAloneWithoutMpirun) {
-  const CommandResult result = test::run_command(TESSERA_BINARY_DIR "/tests/tessera_session_program throw 0");
+  const CommandResult result = test::run_command(test::kSessionProgram + "throw 0");
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_EQ(result.err, line_of(0, 1, "memory: rank 0 has none"));
 }

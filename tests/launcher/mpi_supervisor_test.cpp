@@ -3,6 +3,7 @@
 
 #include "launcher/attempt.h"
 #include "launcher/supervisor.h"
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
 
@@ -10,8 +11,7 @@ namespace tessera {
 namespace {
 
 using test::CommandResult;
-
-const std::string kProgram = TESSERA_BINARY_DIR "/tests/tessera_session_program ";
+using test::kSessionProgram;
 
 // The supervisor around an mpirun of two ranks; `script` may use $p, its process, once both ranks have printed "ready". stdout is what
 // the ranks printed after that. before: what the shell does first.
@@ -21,7 +21,7 @@ CommandResult supervise(const std::string& mode, const std::string& script, cons
       fmt::format(
           "{}; touch out; {}supervise {}{}{} > out & p=$!; until [ $(grep -c ready out) = 2 ]; do sleep 0.05; done; "
           "{}; wait $p; code=$?; grep -v ready out; exit $code",
-          before, kProgram, test::mpirun(2), kProgram, mode, script),
+          before, kSessionProgram, test::mpirun(2), kSessionProgram, mode, script),
       {.timeout_seconds = 120, .working_directory = directory.path().string()});
 }
 
@@ -49,7 +49,7 @@ TEST(MpiStopSignal, IsAHangupOnlyWhereItWasNotIgnoredAtTheStart) {
         test::run_command(
             fmt::format("{}; touch out; {} wait-for-stop > out & p=$!; until grep -q ready out; do sleep "
                         "0.05; done; awk '/^SigIgn/ {{print $2}}' /proc/$p/status; kill -USR1 $p; wait $p",
-                        before, kProgram),
+                        before, kSessionProgram),
             {.timeout_seconds = 120, .working_directory = directory.path().string()})
             .out;
     return (std::stoull(mask, nullptr, 16) & 1U) != 0;
@@ -65,13 +65,15 @@ TEST(MpiSupervisor, EndsRanksThatDoNotAnswerAtTheSecondInterrupt) {
 }
 
 TEST(MpiSupervisor, ReturnsTheCodeOfTheRanks) {
-  const CommandResult result = test::run_command(kProgram + "supervise " + test::mpirun(2) + kProgram + "agree 1");
+  const CommandResult result =
+      test::run_command(kSessionProgram + "supervise " + test::mpirun(2) + kSessionProgram + "agree 1");
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_NE(result.err.find("data: file of rank 1 is empty"), std::string::npos);
 }
 
 TEST(MpiSupervisor, SaysThatARankWasLostAndReturnsFour) {
-  const CommandResult result = test::run_command(kProgram + "supervise " + test::mpirun(2) + kProgram + "killed 1");
+  const CommandResult result =
+      test::run_command(kSessionProgram + "supervise " + test::mpirun(2) + kSessionProgram + "killed 1");
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_TRUE(result.err.ends_with(") died\nlaunch: a rank was lost to signal 9 (Killed)\n")) << result.err;
 }
@@ -82,13 +84,13 @@ TEST(MpiSupervisor, LeavesAloneWhatWasAChildOfItsProcessBefore) {
   const CommandResult result = test::run_command(
       fmt::format("sh -c 'sleep 300 > /dev/null 2>&1 & echo $! > child; exec {}supervise {}{}killed 1' 2> /dev/null; "
                   "kill $(cat child) && echo alive",
-                  kProgram, test::mpirun(2), kProgram),
+                  kSessionProgram, test::mpirun(2), kSessionProgram),
       {.timeout_seconds = 120, .working_directory = directory.path().string()});
   EXPECT_EQ(result.out, "alive\n");
 }
 
 TEST(MpiSupervisor, PointsToMpirunsOwnWordsWhereItFails) {
-  const CommandResult result = test::run_command(kProgram + "supervise " + test::mpirun(2) + "/nowhere/program");
+  const CommandResult result = test::run_command(kSessionProgram + "supervise " + test::mpirun(2) + "/nowhere/program");
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_NE(result.err.find("it failed, or lost a rank; hint: without --quiet it says why: "), std::string::npos)
       << result.err;

@@ -15,16 +15,18 @@
 #include "launcher/mpi_session.h"
 #include "launcher/topology.h"
 #include "parallel/collective_log.h"
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera {
 namespace {
 
 using test::CommandResult;
-
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
+using test::count;
+using test::kTessera;
 
 class MpiTrain : public ::testing::Test {
  protected:
@@ -57,12 +59,6 @@ class MpiTrain : public ::testing::Test {
 
   test::TemporaryDirectory directory;
 };
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
 
 // Without the warning that this machine may have fewer cores than the test has ranks.
 std::string without_warnings(const std::string& text) {

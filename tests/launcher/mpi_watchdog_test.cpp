@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/launcher/programs.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/train/train_job.h"
@@ -18,10 +19,10 @@ namespace tessera {
 namespace {
 
 using test::CommandResult;
+using test::kTessera;
+using test::kWatchProgram;
 
-const std::string kTessera = TESSERA_BINARY_DIR "/tessera ";
-const std::string kProgram = TESSERA_BINARY_DIR "/tests/tessera_watch_program ";
-const std::string kSupervise = TESSERA_BINARY_DIR "/tests/tessera_session_program supervise ";
+const std::string kSupervise = test::kSessionProgram + "supervise ";
 
 // The lines that ranks said, without warnings.
 std::vector<std::string> said(const CommandResult& result) {
@@ -54,7 +55,7 @@ class MpiWatchdog : public ::testing::Test {
   }
   // Three ranks, of which rank 1 does it at call 5.
   CommandResult calls(const std::string& how, const std::string& level = "strict") const {
-    return run(test::mpirun(3, "--bind-to none") + kProgram +
+    return run(test::mpirun(3, "--bind-to none") + kWatchProgram +
                fmt::format("calls {} 1 run-{}-{} {}", how, how, level, level));
   }
   void write_job(const std::string& steps, double timeout_seconds = 3) const {
@@ -235,7 +236,7 @@ TEST_F(MpiWatchdog, ADiskThatFillsIsANamedErrorAndNoCrash) {
 class MpiTeardown : public MpiWatchdog {
  protected:
   CommandResult leave(const std::string& state, const std::string& how) const {
-    return run("rm -rf r; " + test::mpirun(2, "--bind-to none") + kProgram +
+    return run("rm -rf r; " + test::mpirun(2, "--bind-to none") + kWatchProgram +
                fmt::format("teardown {} {} 1 job.yaml r", state, how));
   }
 };

@@ -18,18 +18,18 @@ ModelConfig wide(ModelConfig m) {
   return m;
 }
 
-struct Case {
+struct BitsCase {
   const char* name;
   ModelConfig model;
   std::int64_t micro_batch_size;
-  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+  friend std::ostream& operator<<(std::ostream& out, const BitsCase& c) { return out << c.name; }
 };
 
 constexpr auto kName = [](const auto& test) { return test.param.name; };
-const Case kSmall[] = {{"gpt2", test::small_gpt2(), 3}, {"llama", test::small_llama(), 3}};
-const Case kWide[] = {{"wide_gpt2", wide(test::small_gpt2()), 4}, {"wide_llama", wide(test::small_llama()), 1}};
+const BitsCase kSmall[] = {{"gpt2", test::small_gpt2(), 3}, {"llama", test::small_llama(), 3}};
+const BitsCase kWide[] = {{"wide_gpt2", wide(test::small_gpt2()), 4}, {"wide_llama", wide(test::small_llama()), 1}};
 
-class GptBits : public ::testing::TestWithParam<Case> {};
+class GptBits : public ::testing::TestWithParam<BitsCase> {};
 INSTANTIATE_TEST_SUITE_P(Small, GptBits, ::testing::ValuesIn(kSmall), kName);
 INSTANTIATE_TEST_SUITE_P(Wide, GptBits, ::testing::ValuesIn(kWide), kName);
 
@@ -38,7 +38,7 @@ class GptSmallBits : public GptBits {};
 INSTANTIATE_TEST_SUITE_P(Small, GptSmallBits, ::testing::ValuesIn(kSmall), kName);
 
 TEST_P(GptBits, AreTheSameWithOneAndTwoThreads) {
-  const Case& p = GetParam();
+  const BitsCase& p = GetParam();
   const test::Tokens tokens = test::random_tokens(p.model, p.micro_batch_size, 2);
   const auto run = [&](int num_threads) {
     test::GptHarness gpt(p.model, p.micro_batch_size, num_threads);

@@ -9,14 +9,14 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct MemoryCase {
   const char* name;
   ModelConfig model;
   std::int64_t micro_batch_size;
-  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+  friend std::ostream& operator<<(std::ostream& out, const MemoryCase& c) { return out << c.name; }
 };
 
-Case odd_sizes() {  // nothing is a multiple of 64 bytes
+MemoryCase odd_sizes() {  // nothing is a multiple of 64 bytes
   ModelConfig m = test::small_llama();
   m.num_layers = 3;
   m.num_heads = 3;
@@ -28,7 +28,7 @@ Case odd_sizes() {  // nothing is a multiple of 64 bytes
   return {"odd", m, 1};
 }
 
-Case wide() {
+MemoryCase wide() {
   ModelConfig m = test::small_gpt2();
   m.hidden_size = 128;
   m.seq_len = 96;
@@ -36,7 +36,7 @@ Case wide() {
   return {"wide", m, 4};
 }
 
-class GptMemory : public ::testing::TestWithParam<Case> {
+class GptMemory : public ::testing::TestWithParam<MemoryCase> {
  protected:
   // Compares what `call` takes from the allocator with what was predicted.
   template <typename Call>
@@ -70,8 +70,8 @@ class GptMemory : public ::testing::TestWithParam<Case> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Models, GptMemory,
-                         ::testing::Values(Case{"gpt2", test::small_gpt2(), 3}, Case{"llama", test::small_llama(), 3},
-                                           odd_sizes(), wide()),
+                         ::testing::Values(MemoryCase{"gpt2", test::small_gpt2(), 3},
+                                           MemoryCase{"llama", test::small_llama(), 3}, odd_sizes(), wide()),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(GptMemory, ForwardKeepsAndBackwardFreesTheSameBytes) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr ActivationKind kKinds[] = {ActivationKind::kGelu, ActivationKind::kGeluTanh, ActivationKind::kRelu,
                                      ActivationKind::kSilu, ActivationKind::kSwiGlu,   ActivationKind::kGeGlu};
-constexpr std::int64_t kSizes[] = {1, 7, 15, 16, 17, 67, 16384 + 5};
+constexpr std::int64_t kActivationSizes[] = {1, 7, 15, 16, 17, 67, 16384 + 5};
 
 double reference(ActivationKind kind, double x) {
   switch (kind) {
@@ -33,7 +33,7 @@ double slope(ActivationKind kind, double x) {
 TEST(Activation, ForwardAgreesWithTheDefinition) {
   const Cpu cpu;
   for (const ActivationKind kind : kKinds) {
-    for (const std::int64_t n : kSizes) {
+    for (const std::int64_t n : kActivationSizes) {
       const Tensor x = random_tensor({n}, 1, 6.0F);
       const Tensor up = random_tensor({n}, 2);
       Tensor y({n});
@@ -63,7 +63,7 @@ TEST(Activation, TheTailKeepsItsRelativeAccuracy) {
 TEST(Activation, BackwardAgreesWithFiniteDifferences) {
   const Cpu cpu;
   for (const ActivationKind kind : kKinds) {
-    for (const std::int64_t n : kSizes) {
+    for (const std::int64_t n : kActivationSizes) {
       const Tensor x = random_tensor({n}, 3, 6.0F);
       const Tensor up = random_tensor({n}, 4);
       const Tensor dy = random_tensor({n}, 5);
@@ -170,7 +170,7 @@ TEST(Activation, AnElementsBitsDoNotDependOnItsPosition) {
 
 TEST(Add, AddsElementwiseAndInPlace) {
   const Cpu cpu;
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kActivationSizes) {
     const Tensor a = random_tensor({n}, 9);
     const Tensor b = random_tensor({n}, 10);
     Tensor y({n});

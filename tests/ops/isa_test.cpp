@@ -9,7 +9,7 @@
 namespace tessera::ops::cpu {
 namespace {
 
-constexpr std::int64_t kSizes[] = {1, 7, 15, 16, 17, 67, 300};
+constexpr std::int64_t kIsaSizes[] = {1, 7, 15, 16, 17, 67, 300};
 
 // Runs a kernel of the portable table and of every table this processor can run; what they write must be equal bit by bit.
 void expect_equal_bits(const std::function<std::vector<float>(const Kernels&)>& run, const char* what) {
@@ -27,7 +27,7 @@ std::vector<float> join(std::initializer_list<const Tensor*> tensors) {
 }
 
 TEST(Isa, ActivationsHaveEqualBitsOnEveryInstructionSet) {
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kIsaSizes) {
     // Wide enough to reach every branch: underflow, both signs, the ends of the bounded ranges.
     const Tensor x = random_tensor({n}, 1, 40.0F);
     const Tensor up = random_tensor({n}, 2);
@@ -49,7 +49,7 @@ TEST(Isa, ActivationsHaveEqualBitsOnEveryInstructionSet) {
 }
 
 TEST(Isa, NormsHaveEqualBitsOnEveryInstructionSet) {
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kIsaSizes) {
     const Tensor x = random_tensor({3, n}, 4, 2.0F);
     const Tensor delta = random_tensor({3, n}, 5);
     const Tensor gain = random_tensor({n}, 6);
@@ -103,7 +103,7 @@ TEST(Isa, NormsHaveEqualBitsOnEveryInstructionSet) {
 }
 
 TEST(Isa, RowAndRangeKernelsHaveEqualBitsOnEveryInstructionSet) {
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kIsaSizes) {
     const Tensor a = random_tensor({n}, 8, 20.0F);
     const Tensor b = random_tensor({n}, 9);
     expect_equal_bits(
@@ -134,7 +134,7 @@ TEST(Isa, RowAndRangeKernelsHaveEqualBitsOnEveryInstructionSet) {
 }
 
 TEST(Isa, SumsHaveEqualBitsOnEveryInstructionSet) {
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kIsaSizes) {
     const Tensor x = random_tensor({9, n}, 10);
     for (std::int64_t num_sources = 1; num_sources <= 9; ++num_sources) {
       expect_equal_bits(
@@ -153,7 +153,7 @@ TEST(Isa, SumsHaveEqualBitsOnEveryInstructionSet) {
 }
 
 TEST(Isa, AttentionKernelsHaveEqualBitsOnEveryInstructionSet) {
-  for (const std::int64_t keys : kSizes) {
+  for (const std::int64_t keys : kIsaSizes) {
     constexpr std::int64_t kRows = 5;
     const Tensor scores = random_tensor({kRows, keys}, 11, 30.0F);
     const Tensor dscores = random_tensor({kRows, keys}, 12);

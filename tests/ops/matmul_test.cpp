@@ -12,8 +12,9 @@ struct Sizes {
 };
 
 // Tails on every side of the tiles of 192 x 192 x 256, single rows and columns, and more than one block of panels.
-const Sizes kSizes[] = {{1, 1, 1},     {1, 7, 17},      {7, 1, 15},      {15, 16, 1},     {16, 17, 67},  {67, 64, 193},
-                        {193, 67, 64}, {192, 256, 192}, {193, 257, 191}, {5, 1500, 3100}, {3100, 5, 30}, {30, 3100, 5}};
+const Sizes kProductSizes[] = {{1, 1, 1},       {1, 7, 17},      {7, 1, 15},    {15, 16, 1},
+                               {16, 17, 67},    {67, 64, 193},   {193, 67, 64}, {192, 256, 192},
+                               {193, 257, 191}, {5, 1500, 3100}, {3100, 5, 30}, {30, 3100, 5}};
 
 // A sum of n products, each rounded once and added with one rounding, is off by at most about n ulp of the sum of
 // magnitudes; sums in order stay far below.
@@ -41,7 +42,7 @@ double product_of(float a, float b, bool magnitude) {
 
 TEST(Matmul, ForwardIsTheProductWithTheTransposedWeightPlusTheBias) {
   const Cpu cpu;
-  for (const auto& [tokens, inputs, outputs] : kSizes) {
+  for (const auto& [tokens, inputs, outputs] : kProductSizes) {
     const Tensor x = random_tensor({tokens, inputs}, 1);
     const Tensor w = random_tensor({outputs, inputs}, 2);
     const Tensor bias = random_tensor({outputs}, 3);
@@ -56,7 +57,7 @@ TEST(Matmul, ForwardIsTheProductWithTheTransposedWeightPlusTheBias) {
 
 TEST(Matmul, InputGradientAssignsOrAdds) {
   const Cpu cpu;
-  for (const auto& [tokens, inputs, outputs] : kSizes) {
+  for (const auto& [tokens, inputs, outputs] : kProductSizes) {
     const Tensor dy = random_tensor({tokens, outputs}, 4);
     const Tensor w = random_tensor({outputs, inputs}, 5);
     const Tensor start = random_tensor({tokens, inputs}, 6);
@@ -72,7 +73,7 @@ TEST(Matmul, InputGradientAssignsOrAdds) {
 
 TEST(Matmul, WeightAndBiasGradientsAssignOrAdd) {
   const Cpu cpu;
-  for (const auto& [tokens, inputs, outputs] : kSizes) {
+  for (const auto& [tokens, inputs, outputs] : kProductSizes) {
     const Tensor dy = random_tensor({tokens, outputs}, 7);
     const Tensor x = random_tensor({tokens, inputs}, 8);
     const Tensor start = random_tensor({outputs, inputs}, 9);

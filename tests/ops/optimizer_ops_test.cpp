@@ -9,11 +9,11 @@
 namespace tessera::ops {
 namespace {
 
-constexpr std::int64_t kSizes[] = {1, 7, 15, 16, 17, 67, 16384 * 2 + 3};
+constexpr std::int64_t kOptimizerSizes[] = {1, 7, 15, 16, 17, 67, 16384 * 2 + 3};
 
 TEST(AdamW, UpdatesAgreeWithTheDefinition) {
   const Cpu cpu;
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kOptimizerSizes) {
     Tensor parameter = random_tensor({n}, 1);
     Tensor m = random_tensor({n}, 2, 0.1F);
     Tensor v = random_tensor({n}, 3, 0.1F);
@@ -112,7 +112,7 @@ TEST(AdamW, BitsDoNotDependOnThreadsOrAlignment) {
 
 TEST(AddInPlace, AddsTheSource) {
   const Cpu cpu;
-  for (const std::int64_t n : kSizes) {
+  for (const std::int64_t n : kOptimizerSizes) {
     Tensor destination = random_tensor({n}, 11);
     const Tensor before = destination;
     const Tensor source = random_tensor({n}, 12);

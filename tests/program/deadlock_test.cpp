@@ -141,9 +141,9 @@ TEST(Deadlock, OneOfThousandsOfRanksIsFound) {
 }
 
 // Small jobs at random, and the answer by brute force: a matrix of who waits for whom, and its powers.
-class RandomJob {
+class RandomWaitingJob {
  public:
-  explicit RandomJob(unsigned seed) : random_(seed) {
+  explicit RandomWaitingJob(unsigned seed) : random_(seed) {
     for (const char* axis : {"a", "b"}) add_groups(axis);
     for (int rank = 0; rank < kNumRanks; ++rank) programs_.push_back(program(rank));
     // Of equal order and waits, with other group names: two ranks of one class.
@@ -262,7 +262,7 @@ class RandomJob {
 TEST(Deadlock, RandomJobsEndOrHaveACycleAsShortAsBruteForceFinds) {
   std::vector<int> num_of_length(16);
   for (unsigned seed = 0; seed < 2000; ++seed) {
-    RandomJob job(seed);
+    RandomWaitingJob job(seed);
     const std::size_t expected = job.shortest_cycle();
     ASSERT_EQ(job.prove().counterexample.size(), expected) << seed;
     ++num_of_length.at(expected);

@@ -148,9 +148,9 @@ TEST(Matching, RanksThatDoNotMeetAreNotCompared) {
 }
 
 // One order of calls, in which each class makes its own computations and waits.
-class RandomJob {
+class RandomMatchingJob {
  public:
-  explicit RandomJob(unsigned seed) : random_(seed) {
+  explicit RandomMatchingJob(unsigned seed) : random_(seed) {
     std::vector<Instruction> calls;
     for (int i = 0; i < 12; ++i) {
       const int unit = pick(3);
@@ -208,7 +208,7 @@ class RandomJob {
 TEST(Matching, ProgramsOfOneOrderAreProvenAndAnyTranspositionOfTwoCallsIsRefuted) {
   int num_transposed = 0;
   for (unsigned seed = 0; seed < 500; ++seed) {
-    RandomJob job(seed);
+    RandomMatchingJob job(seed);
     ASSERT_TRUE(job.prove().ok()) << seed;
     if (!job.transpose()) continue;
     ++num_transposed;

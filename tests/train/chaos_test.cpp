@@ -12,10 +12,13 @@
 
 #include "runtime/config/chaos_faults.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera {
 namespace {
+
+using test::has;
 
 using nlohmann::json;
 using Errors = std::vector<std::string>;
@@ -80,11 +83,6 @@ class ChaosTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
   int runs_ = 0;
 };
-
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
-}
 
 const ChaosFault kSwap{.rank = 1, .step = 2, .fault = "swap_collectives"};
 

@@ -16,11 +16,14 @@
 #include "runtime/base/error.h"
 #include "tests/support/checkpoint/faulty_file_system.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 #include "tests/support/train/run_files.h"
 #include "tests/support/train/train_job.h"
 
 namespace tessera {
 namespace {
+
+using test::has;
 
 namespace fs = std::filesystem;
 using Errors = std::vector<std::string>;
@@ -66,11 +69,6 @@ class SaveFaults : public testing::Test {
   test::TemporaryDirectory directory_;
   int runs_ = 0;
 };
-
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
-}
 
 TEST_F(SaveFaults, AFullDiskOnOneRankEndsAllRanksAndTheSameCommandGoesOn) {
   for (const int rank : {0, 1}) {

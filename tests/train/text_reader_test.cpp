@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "tests/support/text.h"
 
 namespace tessera {
 namespace {
@@ -56,15 +57,6 @@ std::vector<std::string> documents(const std::vector<std::string>& paths, const 
   }
   EXPECT_FALSE(open);
   return result;
-}
-
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "(accepted)";
 }
 
 using Documents = std::vector<std::string>;
@@ -132,7 +124,7 @@ TEST_F(TextReading, AByteOrderMarkIsDropped) {
 TEST_F(TextReading, ABadJsonLineIsNamed) {
   const auto message = [&](const std::string& lines) {
     const std::string path = write("bad.jsonl", lines);
-    const std::string text = refusal([&] { documents({path}); });
+    const std::string text = test::message_of<DataError>([&] { documents({path}); });
     return text.starts_with(path) ? text.substr(path.size()) : text;
   };
   EXPECT_EQ(message("{\"text\": \"one\"}\n\n{\"content\": \"two\"}\n"), ":3: no \"text\"");
@@ -148,7 +140,8 @@ TEST_F(TextReading, DamagedGzipIsNamed) {
   const std::string path = write_gzip("a.txt.gz", text);
   const auto size = fs::file_size(path);
   fs::resize_file(path, size / 2);
-  EXPECT_EQ(refusal([&] { documents({path}); }), path + ": cannot read on: the gzip stream is cut short");
+  EXPECT_EQ(test::message_of<DataError>([&] { documents({path}); }),
+            path + ": cannot read on: the gzip stream is cut short");
   const std::string flipped = write_gzip("b.txt.gz", text);
   std::fstream file(flipped, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(-6, std::ios::end);  // a byte of the stored checksum
@@ -156,20 +149,22 @@ TEST_F(TextReading, DamagedGzipIsNamed) {
   file.seekp(-6, std::ios::end);
   file.put(static_cast<char>(old ^ 1));
   file.close();
-  EXPECT_TRUE(refusal([&] { documents({flipped}); }).starts_with(flipped + ": cannot read on: "));
+  EXPECT_TRUE(test::message_of<DataError>([&] { documents({flipped}); }).starts_with(flipped + ": cannot read on: "));
 }
 
 TEST_F(TextReading, WhatIsNoTextIsRefusedByName) {
   using namespace std::string_literals;
   const auto message = [&](const std::string& name, const std::string& bytes) {
     const std::string path = write(name, bytes);
-    return refusal([&] { documents({path}); }).substr(path.size());
+    return test::message_of<DataError>([&] { documents({path}); }).substr(path.size());
   };
   EXPECT_TRUE(message("a.parquet", "PAR1\x15"s).starts_with(": is Parquet; expected text"));
   EXPECT_TRUE(message("a.jsonl.zst", "\x28\xb5\x2f\xfd\0"s).starts_with(": is zstd; expected text"));
   EXPECT_TRUE(message("a.bin", "\x88\xd8\x34\x01\1\0\0\0"s).starts_with(": is an llm.c token file already"));
   EXPECT_TRUE(message("a.json", "[]").starts_with(": .json is not read"));
-  EXPECT_TRUE(refusal([&] { documents({directory_.string()}); }).starts_with(directory_.string() + ": is a directory"));
+  EXPECT_TRUE(test::message_of<DataError>([&] {
+                documents({directory_.string()});
+              }).starts_with(directory_.string() + ": is a directory"));
 }
 
 }  // namespace

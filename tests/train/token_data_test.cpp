@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/train/token_writer.h"
+#include "tests/support/text.h"
 
 namespace tessera {
 namespace {
@@ -51,17 +52,8 @@ class TokenFiles : public ::testing::Test {
 };
 
 // The DataError that body throws, as the line a user reads.
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
 std::string open_refusal(const std::string& path) {
-  return refusal([&] { TokenFile::open(path); });
+  return test::message_of<DataError>([&] { TokenFile::open(path); });
 }
 
 void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
@@ -124,7 +116,7 @@ TEST_F(TokenFiles, AFileCutShortWhileItIsReadIsAnErrorWithItsName) {
   data.read(500, inputs, targets);  // tokens 4500 … 4509 are there
   EXPECT_EQ(inputs[0], 4500);
   EXPECT_EQ(targets[8], 4509);
-  expect_parts(refusal([&] { data.read(555, inputs, targets); }),
+  expect_parts(test::message_of<DataError>([&] { data.read(555, inputs, targets); }),
                {name, "has 11024 bytes", "had 21024 when it was opened"});
 }
 
@@ -211,13 +203,14 @@ TEST_F(TokenFiles, AWriterNeverLeavesAHalfWrittenFile) {
     writer.append(std::vector<std::uint32_t>{1, 2, 3});
   }
   EXPECT_TRUE(fs::is_empty(directory_));
-  expect_parts(refusal([&] {
+  expect_parts(test::message_of<DataError>([&] {
                  write_token_file(path("shard.bin"), std::vector<std::uint32_t>{1, 100}, 100);
                }),
                {"token id 100", "position 1", "vocab_size 100"});
   EXPECT_TRUE(fs::is_empty(directory_));
-  expect_parts(refusal([] { write_token_file("/dev/full/x.bin", std::vector<std::uint32_t>{1}, 2); }),
-               {"/dev/full/x.bin", "cannot create"});
+  expect_parts(
+      test::message_of<DataError>([] { write_token_file("/dev/full/x.bin", std::vector<std::uint32_t>{1}, 2); }),
+      {"/dev/full/x.bin", "cannot create"});
 }
 
 // Sixteen inputs and sixteen targets, one further: a window takes 17 tokens, and the next starts 16 later.
@@ -226,7 +219,7 @@ TEST_F(TokenFiles, SixteenTokensAreRefusedAndSeventeenAreOneWindow) {
     return TokenDataset({{counting("n" + std::to_string(n) + ".bin", n), 1.0}}, 16, 65536).num_sequences();
   };
   for (const std::uint32_t n : {0U, 1U, 16U}) {
-    expect_parts(refusal([&] { count(n); }),
+    expect_parts(test::message_of<DataError>([&] { count(n); }),
                  {"n" + std::to_string(n) + ".bin: " + std::to_string(n) + " tokens, need 17"});
   }
   EXPECT_EQ(count(17), 1);
@@ -261,7 +254,7 @@ TEST_F(TokenFiles, AnIdOutsideTheVocabularyIsNamedAsInputAndAsLastTarget) {
   tokens.resize(38);
   write_token_file(path("target.bin"), tokens, 65);
   const auto message = [&](const std::string& name, std::int64_t seq_len) {
-    return refusal([&] { TokenDataset({{path(name), 1.0}}, seq_len, 64); });
+    return test::message_of<DataError>([&] { TokenDataset({{path(name), 1.0}}, seq_len, 64); });
   };
   EXPECT_EQ(message("input.bin", 16),
             path("input.bin") + ": token id 64 at position 37 is outside model.vocab_size 64");
@@ -277,7 +270,7 @@ TEST_F(TokenFiles, GlobsAreSortedByBytesAndMustMatch) {
   for (const TokenFile& file : data.files()) names.push_back(fs::path(file.path()).filename().string());
   EXPECT_EQ(names, (std::vector<std::string>{"Train-1.bin", "train-1.bin", "train-10.bin", "train-2.bin"}));
   const auto open = [&](const std::string& name) {
-    return refusal([&] { TokenDataset({{path(name), 1.0}}, 4, 65536); });
+    return test::message_of<DataError>([&] { TokenDataset({{path(name), 1.0}}, 4, 65536); });
   };
   expect_parts(open("valid-*.bin"), {path("valid-*.bin"), "no file matches"});
   expect_parts(open("absent.bin"), {path("absent.bin"), "no such file"});
@@ -286,11 +279,11 @@ TEST_F(TokenFiles, GlobsAreSortedByBytesAndMustMatch) {
 TEST_F(TokenFiles, AFileNamedTwiceIsRefused) {
   counting("a.bin", 5);
   fs::create_symlink(path("a.bin"), path("b.bin"));
-  expect_parts(refusal([&] {
+  expect_parts(test::message_of<DataError>([&] {
                  TokenDataset({{path("a.bin"), 1.0}, {path("*.bin"), 1.0}}, 4, 65536);
                }),
                {"named twice", path("*.bin")});
-  expect_parts(refusal([&] { TokenDataset({{path("*.bin"), 1.0}}, 4, 65536); }), {"named twice"});
+  expect_parts(test::message_of<DataError>([&] { TokenDataset({{path("*.bin"), 1.0}}, 4, 65536); }), {"named twice"});
 }
 
 TEST_F(TokenFiles, WeightsRepeatOrThinASource) {
@@ -308,8 +301,8 @@ TEST_F(TokenFiles, WeightsRepeatOrThinASource) {
   EXPECT_EQ(starts(0.2), (std::vector<std::int32_t>{0, 5, 0, 1}));
   EXPECT_EQ(starts(1.2), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 5, 0, 1}));
   EXPECT_EQ(starts(2).size(), 22U);
-  expect_parts(refusal([&] { starts(0.05); }), {"less than one window"});
-  expect_parts(refusal([&] { starts(0); }), {"weight 0"});
+  expect_parts(test::message_of<DataError>([&] { starts(0.05); }), {"less than one window"});
+  expect_parts(test::message_of<DataError>([&] { starts(0); }), {"weight 0"});
 }
 
 TEST_F(TokenFiles, ADigestFollowsNamesAndSizesNotFolders) {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "tests/support/text.h"
 
 namespace tessera {
 namespace {
@@ -137,15 +138,6 @@ TEST_F(SentencePieceBpe, TheEndOfTextIsATokenButNoText) {
   EXPECT_THROW(tokenizer->decode(std::vector<std::uint32_t>{350}), DataError);
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
 // Llama 2: its folder says what its model leaves open.
 TEST_F(SentencePieceBpe, TheFilesBesideItSayHowATextBegins) {
   fs::create_directory(path("beside"));
@@ -164,28 +156,36 @@ TEST_F(SentencePieceBpe, TheFilesBesideItSayHowATextBegins) {
 }
 
 TEST_F(SentencePieceBpe, AVocabularyThatTheTextCannotFillIsRefused) {
-  EXPECT_NE(refusal([&] { train_sentencepiece_bpe({path("text.txt")}, 50000, path("x.model")); }).find("50000"),
+  EXPECT_NE(test::message_of<Error>([&] {
+              train_sentencepiece_bpe({path("text.txt")}, 50000, path("x.model"));
+            }).find("50000"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { train_sentencepiece_bpe({path("text.txt")}, 100, path("x.model")); }).find("expected 260"),
+  EXPECT_NE(test::message_of<Error>([&] {
+              train_sentencepiece_bpe({path("text.txt")}, 100, path("x.model"));
+            }).find("expected 260"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { train_sentencepiece_bpe({path("text.txt")}, 262, path("x.model")); }).find("262"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of<Error>([&] { train_sentencepiece_bpe({path("text.txt")}, 262, path("x.model")); }).find("262"),
+      std::string::npos);
   EXPECT_FALSE(fs::exists(path("x.model")));
 }
 
 TEST_F(SentencePieceBpe, WhatIsNoModelIsRefusedByName) {
   const auto message = [&](const std::string& name, const std::string& bytes) {
     std::ofstream(path(name), std::ios::binary) << bytes;
-    return refusal([&] { load_tokenizer(path(name)); });
+    return test::message_of<Error>([&] { load_tokenizer(path(name)); });
   };
   EXPECT_EQ(message("empty.model", ""), path("empty.model") + ": is not a SentencePiece model");
   EXPECT_EQ(message("text.model", "hello"), path("text.model") + ": is not a SentencePiece model");
   EXPECT_EQ(message("gzip.model", "\x1f\x8b\x08"), path("gzip.model") + ": is not a SentencePiece model but gzip");
   EXPECT_EQ(message("half.model", bytes_of("a.model").substr(0, 2001)),
             path("half.model") + ": is not a SentencePiece model, or is cut short");
-  EXPECT_NE(refusal([&] { load_tokenizer(path("absent.model")); }).find("no such tokenizer"), std::string::npos);
-  EXPECT_NE(refusal([&] { load_tokenizer(directory->string()); }).find("not a file"), std::string::npos);
-  EXPECT_NE(refusal([] { load_tokenizer("tokenizer.json"); }).find("no such tokenizer"), std::string::npos);
+  EXPECT_NE(test::message_of<Error>([&] { load_tokenizer(path("absent.model")); }).find("no such tokenizer"),
+            std::string::npos);
+  EXPECT_NE(test::message_of<Error>([&] { load_tokenizer(directory->string()); }).find("not a file"),
+            std::string::npos);
+  EXPECT_NE(test::message_of<Error>([] { load_tokenizer("tokenizer.json"); }).find("no such tokenizer"),
+            std::string::npos);
 }
 
 }  // namespace
