@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/ops/cpu/current_kernels.h"
@@ -13,9 +14,9 @@ namespace tessera::ops::cpu {
 namespace {
 
 // Panels are made for at most this much of a product at a time, 6 MiB per operand: small enough to be still in a cache when they
-// are read.
+// are read. While one block is multiplied, the panels of the next are filled.
 constexpr std::int64_t kBlockExtent = 3072;
-constexpr std::int64_t kBlockDepth = 512;
+constexpr std::int64_t kBlockDepth = kTileDepth;
 static_assert(kBlockExtent % kTileExtent == 0 && kBlockDepth % kTileDepth == 0);
 
 // Below this many multiply-adds a product runs on the calling thread: waking a pool costs more.
@@ -32,10 +33,11 @@ std::int64_t row_quantum() {
 }
 constexpr std::int64_t kColumnQuantum = 48;
 
-// A block of the product: the part whose panels exist at one time.
+// A block of the product: the part whose panels are multiplied at one time.
 struct Block {
   std::int64_t first_row = 0, first_column = 0, first_depth = 0;
   Panels a, b;
+  bool fills_a = true, fills_b = true;  // otherwise the panels of the block before serve
 };
 
 // The largest block: all others are parts of it.
@@ -46,6 +48,32 @@ Block largest_block(const Product& product) {
   block.a.depth = std::min(product.k, kBlockDepth);
   block.b.depth = block.a.depth;
   return block;
+}
+
+// The blocks in the order of their multiplication: every element adds its terms in order, and its block stays in a cache meanwhile. Where one block
+// holds all terms, A's panels serve all columns; B's panels serve all rows where it holds all columns as well.
+std::vector<Block> blocks_of(const Product& product) {
+  const Block largest = largest_block(product);
+  const bool one_depth = product.k <= largest.a.depth;
+  const bool one_column = product.n <= largest.b.extent;
+  std::vector<Block> blocks;
+  for (std::int64_t row = 0; row < product.m; row += largest.a.extent) {
+    for (std::int64_t column = 0; column < product.n; column += largest.b.extent) {
+      for (std::int64_t depth = 0; depth < product.k; depth += largest.a.depth) {
+        Block block = largest;
+        block.first_row = row;
+        block.first_column = column;
+        block.first_depth = depth;
+        block.a.extent = std::min(largest.a.extent, product.m - row);
+        block.b.extent = std::min(largest.b.extent, product.n - column);
+        block.a.depth = block.b.depth = std::min(largest.a.depth, product.k - depth);
+        block.fills_a = column == 0 || !one_depth;
+        block.fills_b = row == 0 || !one_depth || !one_column;
+        blocks.push_back(block);
+      }
+    }
+  }
+  return blocks;
 }
 
 void multiply_tile(const Product& product, const Block& block, const Kernels& kernels, std::int64_t row_tile,
@@ -88,49 +116,68 @@ void multiply_tile(const Product& product, const Block& block, const Kernels& ke
   if (at_edge) kernels.pack(edge, padded_columns, rows, columns, columns, c, product.n);
 }
 
-class Runner {
+// Tasks that fill a block's panels.
+class Fill {
  public:
-  Runner(ThreadPool& pool, const Product& product)
-      : pool_(pool),
-        product_(product),
-        kernels_(kernels()),
-        serial_(product.m * product.n * product.k <= kSerialWork) {}
+  Fill(const Product& product, const Block& block)
+      : product_(product),
+        block_(block),
+        a_bands_(block.fills_a ? num_bands(block.a, product.a) : 0),
+        b_bands_(block.fills_b ? num_bands(block.b, product.b) : 0) {}
 
-  void fill(const Block& block, bool with_a, bool with_b) {
-    const std::int64_t a_bands = with_a ? num_bands(block.a, product_.a) : 0;
-    const std::int64_t b_bands = with_b ? num_bands(block.b, product_.b) : 0;
-    run(a_bands + b_bands, [&](std::int64_t task) {
-      if (task < a_bands) {
-        fill_band(block.a, kernels_, product_.a, block.first_row, block.first_depth, task);
-      } else {
-        fill_band(block.b, kernels_, product_.b, block.first_column, block.first_depth, task - a_bands);
-      }
-    });
-  }
-
-  void multiply(const Block& block) {
-    const std::int64_t tiles = block.b.num_tiles();
-    run(block.a.num_tiles() * tiles,
-        [&](std::int64_t task) { multiply_tile(product_, block, kernels_, task / tiles, task % tiles); });
-  }
-
- private:
-  void run(std::int64_t num_tasks, const std::function<void(std::int64_t)>& task) {
-    if (serial_) {
-      for (std::int64_t i = 0; i < num_tasks; ++i) task(i);
+  std::int64_t num_tasks() const { return a_bands_ + b_bands_; }
+  void run(std::int64_t task) const {
+    if (task < a_bands_) {
+      fill_band(block_.a, kernels(), product_.a, block_.first_row, block_.first_depth, task);
     } else {
-      pool_.parallel_for(num_tasks, task);
+      fill_band(block_.b, kernels(), product_.b, block_.first_column, block_.first_depth, task - a_bands_);
     }
   }
 
-  ThreadPool& pool_;
+ private:
   const Product& product_;
-  const Kernels& kernels_;
-  bool serial_;
+  const Block& block_;
+  std::int64_t a_bands_, b_bands_;
+};
+
+// Tasks that multiply a block's tiles.
+class Multiplication {
+ public:
+  Multiplication(const Product& product, const Block& block) : product_(product), block_(block) {}
+
+  std::int64_t num_tasks() const { return block_.a.num_tiles() * block_.b.num_tiles(); }
+  void run(std::int64_t task) const {
+    const std::int64_t columns = block_.b.num_tiles();
+    multiply_tile(product_, block_, kernels(), task / columns, task % columns);
+  }
+
+ private:
+  const Product& product_;
+  const Block& block_;
 };
 
 std::size_t bytes_of(const Panels& panels) {
   return static_cast<std::size_t>(panels.num_elements()) * sizeof(float);
+}
+
+// Two, where panels are filled again while those of the block before are read.
+std::size_t num_buffers(const std::vector<Block>& blocks, bool Block::*fills) {
+  return std::any_of(blocks.begin() + 1, blocks.end(), [&](const Block& block) { return block.*fills; }) ? 2 : 1;
+}
+
+// Memory for one operand's panels, which blocks take in turn where they fill them.
+std::vector<Buffer> place(std::vector<Block>& blocks, Panels Block::*panels, bool Block::*fills, StreamView stream,
+                          Allocator& allocator) {
+  std::vector<Buffer> buffers(num_buffers(blocks, fills));
+  for (Buffer& buffer : buffers) {
+    buffer = allocator.allocate(bytes_of(blocks.front().*panels), MemoryCategory::kWorkspace, stream);
+  }
+  std::size_t turn = 0;
+  for (Block& block : blocks) {
+    if (&block != &blocks.front() && block.*fills) turn = (turn + 1) % buffers.size();
+    (block.*panels).data = buffers[turn].as<float>();
+  }
+  return buffers;
 }
 
 }  // namespace
@@ -138,38 +185,37 @@ std::size_t bytes_of(const Panels& panels) {
 void multiply(StreamView stream, const Product& product) {
   if (product.m == 0 || product.n == 0) return;
   CpuDevice& device = cpu_device(stream);
-  const Block largest = largest_block(product);
-  const Buffer a_panels = device.allocator().allocate(bytes_of(largest.a), MemoryCategory::kWorkspace, stream);
-  const Buffer b_panels = device.allocator().allocate(bytes_of(largest.b), MemoryCategory::kWorkspace, stream);
-  Block block = largest;
-  block.a.data = a_panels.as<float>();
-  block.b.data = b_panels.as<float>();
-  Runner runner(device.pool(), product);
+  std::vector<Block> blocks = blocks_of(product);
+  const auto a_panels = place(blocks, &Block::a, &Block::fills_a, stream, device.allocator());
+  const auto b_panels = place(blocks, &Block::b, &Block::fills_b, stream, device.allocator());
 
-  // Every element adds its terms in order, and its block stays in a cache meanwhile. Where one block holds all terms, A's panels
-  // serve all columns; B's panels serve all rows where it holds all columns as well.
-  const bool one_depth = product.k <= largest.a.depth;
-  const bool one_column = product.n <= largest.b.extent;
-  for (std::int64_t row = 0; row < product.m; row += largest.a.extent) {
-    block.first_row = row;
-    block.a.extent = std::min(largest.a.extent, product.m - row);
-    for (std::int64_t column = 0; column < product.n; column += largest.b.extent) {
-      block.first_column = column;
-      block.b.extent = std::min(largest.b.extent, product.n - column);
-      for (std::int64_t depth = 0; depth < product.k; depth += largest.a.depth) {
-        block.first_depth = depth;
-        block.a.depth = std::min(largest.a.depth, product.k - depth);
-        block.b.depth = block.a.depth;
-        runner.fill(block, column == 0 || !one_depth, row == 0 || !one_depth || !one_column);
-        runner.multiply(block);
-      }
+  const bool serial = product.m * product.n * product.k <= kSerialWork;
+  const auto run = [&](std::int64_t num_tasks, const std::function<void(std::int64_t)>& task) {
+    if (serial) {
+      for (std::int64_t i = 0; i < num_tasks; ++i) task(i);
+    } else {
+      device.pool().parallel_for(num_tasks, task);
     }
+  };
+  const Fill first(product, blocks.front());
+  run(first.num_tasks(), [&](std::int64_t task) { first.run(task); });
+  for (std::size_t i = 0; i + 1 < blocks.size(); ++i) {
+    // Tiles first: bands are small, and let all threads end together.
+    const Multiplication multiplication(product, blocks[i]);
+    const Fill next(product, blocks[i + 1]);
+    const std::int64_t tiles = multiplication.num_tasks();
+    run(tiles + next.num_tasks(),
+        [&](std::int64_t task) { task < tiles ? multiplication.run(task) : next.run(task - tiles); });
   }
+  const Multiplication last(product, blocks.back());
+  run(last.num_tasks(), [&](std::int64_t task) { last.run(task); });
 }
 
 std::int64_t product_workspace_bytes(std::int64_t m, std::int64_t n, std::int64_t k) {
-  const Block block = largest_block({.m = m, .n = n, .k = k});
-  return static_cast<std::int64_t>(bytes_of(block.a) + bytes_of(block.b));
+  if (m == 0 || n == 0 || k == 0) return 0;
+  const std::vector<Block> blocks = blocks_of({.m = m, .n = n, .k = k});
+  return static_cast<std::int64_t>(bytes_of(blocks.front().a) * num_buffers(blocks, &Block::fills_a) +
+                                   bytes_of(blocks.front().b) * num_buffers(blocks, &Block::fills_b));
 }
 
 }  // namespace tessera::ops::cpu
