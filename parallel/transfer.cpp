@@ -54,9 +54,9 @@ void reduce_as(ReduceOp op, T* destination, std::span<const void* const> sources
   }
 }
 
-void tree_sum(float* destination, std::span<const void* const> sources, std::uint64_t count) {
+void tree_sum(float* destination, std::span<const void* const> sources, std::uint64_t count, ResultUse use) {
   std::vector<const float*> at(sources.size());
-  if (count * sizeof(float) < kStreamingBytes) {
+  if (use == ResultUse::kAtOnce || count * sizeof(float) < kStreamingBytes) {
     std::transform(sources.begin(), sources.end(), at.begin(),
                    [](const void* p) { return static_cast<const float*>(p); });
     return ops::tree_sum({destination, count}, at);
@@ -89,11 +89,12 @@ void copy_bytes(void* destination, const void* source, std::uint64_t bytes) {
   }
 }
 
-void reduce(DType dtype, ReduceOp op, void* destination, std::span<const void* const> sources, std::uint64_t count) {
+void reduce(DType dtype, ReduceOp op, void* destination, std::span<const void* const> sources, std::uint64_t count,
+            ResultUse use) {
   if (count == 0) return;
   switch (dtype) {
     case DType::kFloat32:
-      if (op == ReduceOp::kSum) return tree_sum(static_cast<float*>(destination), sources, count);
+      if (op == ReduceOp::kSum) return tree_sum(static_cast<float*>(destination), sources, count, use);
       return reduce_as(op, static_cast<float*>(destination), sources, count);
     case DType::kInt64: return reduce_as(op, static_cast<std::int64_t*>(destination), sources, count);
     case DType::kInt32: return reduce_as(op, static_cast<std::int32_t*>(destination), sources, count);

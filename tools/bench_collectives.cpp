@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -30,9 +32,36 @@ struct Contender {
   double seconds = std::numeric_limits<double>::infinity();  // per run, of the slowest rank, at best
 };
 
-// One round: every contender in turn.
-void run_round(std::vector<Contender>& contenders) {
+// Memory that a rank reads to push everything else out of the caches.
+class CacheSweep {
+ public:
+  CacheSweep() : words_(cache_bytes() / sizeof(std::uint64_t)) {}
+
+  // The sum keeps the reads from being left out.
+  std::uint64_t run() const { return std::accumulate(words_.begin(), words_.end(), std::uint64_t{0}); }
+
+ private:
+  // The last level's size, or where the system does not tell, more than most have.
+  static std::size_t cache_bytes() {
+    const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{64} << 20;
+  }
+
+  std::vector<std::uint64_t> words_;
+};
+
+// Where operands are when a contender starts.
+enum class Start {
+  kAsItIs,
+  kOwnRun,      // where a run of its own has left them: in caches as far as they fit
+  kFromMemory,  // in no cache
+};
+
+// One round: every contender in turn, none from where another has left the operands.
+void run_round(std::vector<Contender>& contenders, Start start_from, const CacheSweep& sweep) {
   for (Contender& contender : contenders) {
+    if (start_from == Start::kOwnRun) contender.run();
+    if (start_from == Start::kFromMemory) require(sweep.run() == 0, "what is read is zero");
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = monotonic_seconds();
     for (int i = 0; i < contender.batch; ++i) contender.run();
@@ -40,6 +69,14 @@ void run_round(std::vector<Contender>& contenders) {
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     contender.seconds = std::min(contender.seconds, seconds);
   }
+}
+
+// The same contenders, each for a job of its own name.
+std::vector<Contender> from_memory(std::vector<Contender> contenders) {
+  for (Contender& contender : contenders) {
+    contender.name.insert(std::min(contender.name.find(','), contender.name.size()), " from memory");
+  }
+  return contenders;
 }
 
 // Operands of one place: full = all shards, shard = one.
@@ -54,9 +91,9 @@ struct Operands {
   Buffer full, shard;
 };
 
-class Bench {
+class CollectivesBench {
  public:
-  explicit Bench(const BenchCollectivesOptions& options)
+  explicit CollectivesBench(const BenchCollectivesOptions& options)
       : options_(options),
         stream_owner_(device_.create_stream("bench", StreamMode::kCompute)),
         stream_(stream_owner_.view()) {
@@ -85,6 +122,8 @@ class Bench {
     add_ours(large, "mpi", *mpi_, own, other);
     add_open_mpi(large, own, other);
 
+    std::vector<Contender> cold = from_memory(large);
+
     std::vector<std::int64_t> words(22, 1);
     std::vector<Contender> small;
     small.push_back({"all_reduce of 22 words, shm",
@@ -100,14 +139,16 @@ class Bench {
                      },
                      20});
 
+    const CacheSweep sweep;
     for (int round = 0; round < options_.repeats + 2; ++round) {
-      run_round(large);
-      run_round(small);
+      run_round(large, Start::kOwnRun, sweep);
+      run_round(cold, Start::kFromMemory, sweep);
+      run_round(small, Start::kAsItIs, sweep);
       // The first rounds fault pages in and set up connections.
-      if (round == 1) forget(large), forget(small);
+      if (round == 1) forget(large), forget(cold), forget(small);
     }
     const std::vector<Figure> identity = measure_fingerprints(options_.repeats, options_.large);
-    report(large, small, identity);
+    report({large, cold}, small, identity);
     return 0;
   }
 
@@ -166,29 +207,11 @@ class Bench {
   }
 
   // Every collective of ours beside the best of Open MPI's for the same job, and beside copying.
-  void report(const std::vector<Contender>& large, const std::vector<Contender>& small,
+  void report(const std::vector<std::vector<Contender>>& large, const std::vector<Contender>& small,
               const std::vector<Figure>& identity) const {
     if (rank_ != 0) return;
-    const double bytes = static_cast<double>(options_.shard_bytes) * ranks_;
-    const auto rate = [&](const Contender& contender) { return bytes / contender.seconds / 1e9; };
-    const Contender& copy = large.front();
     std::vector<Figure> figures;
-    for (const Contender& contender : large) {
-      const std::string job = contender.name.substr(0, contender.name.find(','));
-      const bool ours = contender.name.ends_with(", shm") || contender.name.ends_with(", mpi");
-      if (!ours) {
-        figures.push_back({contender.name, rate(contender), "GB/s", "", 0});
-        continue;
-      }
-      const Contender* best = nullptr;
-      for (const Contender& theirs : large) {
-        if (!theirs.name.starts_with(job + ", MPI_")) continue;
-        if (best == nullptr || theirs.seconds < best->seconds) best = &theirs;
-      }
-      require(best != nullptr, "bench: a contender without an opponent");
-      figures.push_back({contender.name, rate(contender), "GB/s", best->name.substr(job.size() + 2), rate(*best)});
-      figures.push_back({contender.name + " to copy", rate(contender), "GB/s", copy.name, rate(copy)});
-    }
+    for (const std::vector<Contender>& contenders : large) report_rates(contenders, figures);
     figures.push_back({small[0].name, small[0].seconds * 1e6, "µs", "MPI_Allreduce", small[1].seconds * 1e6});
     figures.insert(figures.end(), identity.begin(), identity.end());
     const std::string text = options_.json ? figures_json(figures) : header() + figures_text(figures);
@@ -196,9 +219,34 @@ class Bench {
     std::fflush(stdout);
   }
 
+  void report_rates(const std::vector<Contender>& contenders, std::vector<Figure>& figures) const {
+    const double bytes = static_cast<double>(options_.shard_bytes) * ranks_;
+    const auto rate = [&](const Contender& contender) { return bytes / contender.seconds / 1e9; };
+    const Contender& copy = contenders.front();
+    for (const Contender& contender : contenders) {
+      const std::string job = contender.name.substr(0, contender.name.find(','));
+      const bool ours = contender.name.ends_with(", shm") || contender.name.ends_with(", mpi");
+      if (!ours) {
+        figures.push_back({contender.name, rate(contender), "GB/s", "", 0});
+        continue;
+      }
+      const Contender* best = nullptr;
+      for (const Contender& theirs : contenders) {
+        if (!theirs.name.starts_with(job + ", MPI_")) continue;
+        if (best == nullptr || theirs.seconds < best->seconds) best = &theirs;
+      }
+      require(best != nullptr, "bench: a contender without an opponent");
+      figures.push_back({contender.name, rate(contender), "GB/s", best->name.substr(job.size() + 2), rate(*best)});
+      figures.push_back({contender.name + " to copy", rate(contender), "GB/s", copy.name, rate(copy)});
+    }
+  }
+
   std::string header() const {
-    return fmt::format("{} ranks, {} bytes per rank; bandwidth = ranks × bytes ÷ time, the best of {} runs\n", ranks_,
-                       options_.shard_bytes, options_.repeats);
+    return fmt::format(
+        "{} ranks, {} bytes per rank; bandwidth = ranks × bytes ÷ time, the best of {} runs, each after a run of the "
+        "same "
+        "or (from memory) with nothing in caches\n",
+        ranks_, options_.shard_bytes, options_.repeats);
   }
 
   BenchCollectivesOptions options_;
@@ -220,7 +268,7 @@ int run_bench_collectives(const BenchCollectivesOptions& options) {
   }
   if (options.repeats < 1)
     throw ConfigError(fmt::format("bench collectives: {} repeats; expected at least 1", options.repeats));
-  return Bench(options).run();
+  return CollectivesBench(options).run();
 }
 
 }  // namespace tessera

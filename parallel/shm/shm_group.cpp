@@ -109,8 +109,9 @@ class ShmCommunicator final : public Communicator {
     } else if (show({{data, options.count * element}})) {
       const std::vector<std::uint64_t> counts = even_slices(options.count, size());
       const auto slice = [&](int member) { return offset_of(counts, member) * element; };
-      reduce_pieces(options.dtype, options.reduce, data + slice(rank()), counts[static_cast<std::size_t>(rank())],
-                    [&](int member) { return operand(member, 0) + slice(rank()); });
+      reduce_pieces(
+          options.dtype, options.reduce, data + slice(rank()), counts[static_cast<std::size_t>(rank())],
+          [&](int member) { return operand(member, 0) + slice(rank()); }, ResultUse::kAtOnce);
       next_phase();
       for_each_peer([&](int peer) {
         for_each_piece(counts[static_cast<std::size_t>(peer)], options_.max_chunk_elements,
@@ -330,11 +331,11 @@ class ShmCommunicator final : public Communicator {
   }
 
   template <typename InputOf>
-  void reduce_pieces(DType dtype, ReduceOp op, void* output, std::uint64_t count, InputOf input_of) {
+  void reduce_pieces(DType dtype, ReduceOp op, void* output, std::uint64_t count, InputOf input_of, ResultUse use) {
     const std::size_t element = size_of(dtype);
     for_each_piece(count, options_.max_chunk_elements, [&](std::uint64_t begin, std::uint64_t n) {
       reduce(dtype, op, static_cast<char*>(output) + begin * element,
-             sources([&](int member) { return input_of(member) + begin * element; }), n);
+             sources([&](int member) { return input_of(member) + begin * element; }), n, use);
     });
   }
 
@@ -343,8 +344,9 @@ class ShmCommunicator final : public Communicator {
   void reduce_slice(const ReduceScatterOptions& options, std::size_t i, InputOf input_of) {
     const ReduceScatterPart& part = options.parts[i];
     const std::uint64_t before = offset_of(part.counts, rank()) * size_of(options.dtype);
-    reduce_pieces(options.dtype, options.reduce, part.output, part.counts[static_cast<std::size_t>(rank())],
-                  [&](int member) { return input_of(member) + before; });
+    reduce_pieces(
+        options.dtype, options.reduce, part.output, part.counts[static_cast<std::size_t>(rank())],
+        [&](int member) { return input_of(member) + before; }, ResultUse::kLater);
   }
 
   // In each round every member puts the next piece for every other into its staging half, at a fixed place per target.
