@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // A model of another size differs in every tensor; the first ones tell.
-constexpr std::size_t kMaxNamed = 12;
+constexpr std::size_t kMaxNamedTensors = 12;
 
 std::vector<std::string> tensor_differences(const Manifest& manifest, const std::vector<ExpectedTensor>& tensors,
                                             ExtraTensors extra) {
@@ -41,7 +41,7 @@ void check_model(const Manifest& manifest, const std::string& folder, const Fiel
   std::vector<std::string> found = differences(manifest.model, model);
   std::ranges::move(tensor_differences(manifest, tensors, extra), std::back_inserter(found));
   if (found.empty()) return;
-  const std::size_t num_left_out = found.size() - std::min(found.size(), kMaxNamed);
+  const std::size_t num_left_out = found.size() - std::min(found.size(), kMaxNamedTensors);
   found.resize(found.size() - num_left_out);
   throw CheckpointError(fmt::format("{}: another model: {}{}", folder, fmt::join(found, "; "),
                                     num_left_out > 0 ? fmt::format("; and {} more", num_left_out) : ""),

@@ -39,7 +39,7 @@ constexpr std::array<DTypeRow, 15> kDTypes{{{"BOOL", 1},
                                             {"U64", 8}}};
 
 // Names in a rule come from the file: the message stays one line of bounded length.
-[[noreturn]] void refuse(const std::string& path, std::string rule) {
+[[noreturn]] void refuse_header(const std::string& path, std::string rule) {
   if (rule.size() > kMaxRuleBytes) rule = rule.substr(0, kMaxRuleBytes) + "…";
   std::ranges::replace_if(
       rule, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
@@ -64,20 +64,20 @@ void check_names(const std::string& path, const SafetensorsHeader& header) {
   for (const SafetensorsEntry& tensor : header.tensors) names.emplace_back(tensor.name);
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end()) refuse(path, fmt::format("{} stands twice", *twice));
+  if (twice != names.end()) refuse_header(path, fmt::format("{} stands twice", *twice));
 }
 
 // The tensor's own fields agree.
 void check_size(const std::string& path, const SafetensorsEntry& tensor) {
   const std::size_t element_bytes = safetensors_dtype_bytes(tensor.dtype);
-  if (element_bytes == 0) refuse(path, fmt::format("{} has the unknown dtype {}", tensor.name, tensor.dtype));
+  if (element_bytes == 0) refuse_header(path, fmt::format("{} has the unknown dtype {}", tensor.name, tensor.dtype));
   std::int64_t count = 0, bytes = 0;
   if (!element_count(tensor.shape, count) ||
       __builtin_mul_overflow(count, static_cast<std::int64_t>(element_bytes), &bytes))
-    refuse(path, fmt::format("{} of {} has a size that does not fit 63 bits", tensor.name, str(tensor.shape)));
+    refuse_header(path, fmt::format("{} of {} has a size that does not fit 63 bits", tensor.name, str(tensor.shape)));
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != static_cast<std::uint64_t>(bytes))
-    refuse(path, fmt::format("{} of {} {} needs {} bytes, data_offsets are [{}, {}]", tensor.name, tensor.dtype,
-                             str(tensor.shape), bytes, tensor.begin, tensor.end));
+    refuse_header(path, fmt::format("{} of {} {} needs {} bytes, data_offsets are [{}, {}]", tensor.name, tensor.dtype,
+                                    str(tensor.shape), bytes, tensor.begin, tensor.end));
 }
 
 // The tensors, in the order of their data, fill the data without gap or overlap.
@@ -85,13 +85,13 @@ void check_offsets(const std::string& path, const SafetensorsHeader& header, std
   std::uint64_t end = 0;
   for (const SafetensorsEntry& tensor : header.tensors) {
     if (tensor.begin != end)
-      refuse(path, fmt::format("{} begins at byte {} of the data, {} expected: {}", tensor.name, tensor.begin, end,
-                               tensor.begin < end ? "an overlap" : "a gap"));
+      refuse_header(path, fmt::format("{} begins at byte {} of the data, {} expected: {}", tensor.name, tensor.begin,
+                                      end, tensor.begin < end ? "an overlap" : "a gap"));
     end = tensor.end;
     if (end > data_bytes)
-      refuse(path, fmt::format("{} ends at byte {} of the data, which has {}", tensor.name, end, data_bytes));
+      refuse_header(path, fmt::format("{} ends at byte {} of the data, which has {}", tensor.name, end, data_bytes));
   }
-  if (end != data_bytes) refuse(path, fmt::format("{} bytes follow the last tensor", data_bytes - end));
+  if (end != data_bytes) refuse_header(path, fmt::format("{} bytes follow the last tensor", data_bytes - end));
 }
 
 }  // namespace
@@ -115,23 +115,23 @@ std::string str(const Extents& shape) {
 SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& path) {
   const auto file = files.open(path);
   if (file->size() < kLengthBytes)
-    refuse(path, fmt::format("{} bytes, a header's length alone has {}", file->size(), kLengthBytes));
+    refuse_header(path, fmt::format("{} bytes, a header's length alone has {}", file->size(), kLengthBytes));
   std::string text(kLengthBytes, '\0');
   file->read_at(0, std::as_writable_bytes(std::span(text)));
   const std::uint64_t length = decode_length(text);
   if (length > kMaxSafetensorsHeaderBytes)
-    refuse(path, fmt::format("a header of {} bytes, at most {} are read", length, kMaxSafetensorsHeaderBytes));
+    refuse_header(path, fmt::format("a header of {} bytes, at most {} are read", length, kMaxSafetensorsHeaderBytes));
   if (length > file->size() - kLengthBytes)
-    refuse(path, fmt::format("a header of {} bytes, {} are there", length, file->size() - kLengthBytes));
+    refuse_header(path, fmt::format("a header of {} bytes, {} are there", length, file->size() - kLengthBytes));
   text.resize(length);
   file->read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
   // A parser would skip white space and a byte order mark here, and take a NUL for the end; the format does not.
-  if (!text.starts_with('{')) refuse(path, "the header does not begin with '{'");
-  if (text.find('\0') != std::string::npos) refuse(path, "the header holds a NUL byte");
+  if (!text.starts_with('{')) refuse_header(path, "the header does not begin with '{'");
+  if (text.find('\0') != std::string::npos) refuse_header(path, "the header holds a NUL byte");
 
   SafetensorsHeader header{.data_offset = kLengthBytes + length};
   const std::string problem = parse_safetensors_json(text, header);
-  if (!problem.empty()) refuse(path, problem);
+  if (!problem.empty()) refuse_header(path, problem);
   check_names(path, header);
   for (const SafetensorsEntry& tensor : header.tensors) check_size(path, tensor);
   // Tensors without elements share an offset with their neighbour and come first.

@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 warns about overlapping copies inside std::string's own operator+ (its bug 105651).
   target_compile_options(tessera_flags INTERFACE -Wno-restrict)
 endif()
-if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A class of a source file counts as one of a header where the compiler was given a list of source files.
   target_compile_options(tessera_flags INTERFACE -Wno-subobject-linkage)
 endif()
@@ -37,7 +37,7 @@ function(tessera_library NAME)
     add_library(${NAME} STATIC ${SOURCES})
     target_link_libraries(${NAME} PUBLIC tessera_flags ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
     if(ARG_LOOPS AND NOT TESSERA_SANITIZE)
-      target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O3>)
+      target_compile_options(${NAME} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3>)
     endif()
   else()
     add_library(${NAME} INTERFACE)

@@ -22,12 +22,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace{500};
 // Failed ranks whose peers do not come speak one after another, lowest first; the first of each host silences the others of its host. Between
 // hosts the run directory decides; before there is one, this order is all there is.
-constexpr milliseconds kTurn{50};
+constexpr milliseconds kSpeakingTurn{50};
 constexpr int kMaxTurns = 20;
 // How long a rank that spoke holds the word before it aborts, for those whose turn has just come.
 constexpr milliseconds kHold{200};
 // Who was silenced leaves the end to the speaker, unless that one is gone.
-constexpr milliseconds kPatience{10000};
+constexpr milliseconds kWaitForTheOthers{10000};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ RankGuard::RankGuard(MpiSession& session, std::function<void(TeardownState)> on_
                          log::info("ended by the watchdog: " + line);
                          print_error({ExitCode::kCollective, line});
                        }
-                       std::this_thread::sleep_for(line.empty() ? kPatience : kHold);
+                       std::this_thread::sleep_for(line.empty() ? kWaitForTheOthers : kHold);
                        session_.abort(ExitCode::kCollective);
                      }}) {
   watch_sigterm(watchdog_.wake_descriptor());
@@ -112,12 +112,12 @@ bool RankGuard::peer_has_a_cause() const {
 
 // Ends the job for a failure after which it cannot be left in order. found: what all agreed on, if all failed.
 void RankGuard::end_job(const ErrorInfo& mine, const std::optional<MpiSession::FoundError>& found) {
-  milliseconds turn = kTurn * std::min(session_.rank(), kMaxTurns);
-  if (found) turn = found->rank == session_.rank() ? milliseconds(0) : turn + kTurn * kMaxTurns;
+  milliseconds turn = kSpeakingTurn * std::min(session_.rank(), kMaxTurns);
+  if (found) turn = found->rank == session_.rank() ? milliseconds(0) : turn + kSpeakingTurn * kMaxTurns;
   std::this_thread::sleep_for(turn);
   const bool speaks = !(mine.code == ExitCode::kCollective && peer_has_a_cause()) && claim_word();
   if (speaks) print_error(mine);
-  std::this_thread::sleep_for(speaks ? kHold : kPatience);
+  std::this_thread::sleep_for(speaks ? kHold : kWaitForTheOthers);
   session_.abort(found ? found->error.code : mine.code);
 }
 

@@ -31,7 +31,7 @@ constexpr seconds kProbe{10};
 // What a rank on a host that was cut off takes to end, over its own time-out: it then gives the run directory back.
 constexpr seconds kOwnerGrace{60};
 
-void say(const std::string& line) {
+void tell(const std::string& line) {
   write_to_terminal(line + "\n");
 }
 
@@ -97,10 +97,10 @@ class Supervisor {
   int last_words(int attempt, const AttemptEnd& end, const LoggedEnd& logs, bool again) const {
     const bool in_order = end.code == static_cast<int>(ExitCode::kDone) || end.stop_requested;
     if (job_.max_restarts > 0 && !in_order) {
-      say(head(attempt, why(end, logs), end.code) + (again ? "" : "; it is not started again after that") +
-          (end.hint.empty() ? "" : "; hint: " + end.hint));
+      tell(head(attempt, why(end, logs), end.code) + (again ? "" : "; it is not started again after that") +
+           (end.hint.empty() ? "" : "; hint: " + end.hint));
     } else if (!end.why.empty() && !end.said) {
-      say("launch: " + with_hint(end));
+      tell("launch: " + with_hint(end));
     }
     return end.code;
   }
@@ -112,7 +112,7 @@ class Supervisor {
     // Another run's directory that the user did not want to go on with stays refused, and one that is still empty takes the same words again.
     if (resume_ != "auto" && began_empty_ && !is_empty_run(job_.run_directory)) {
       if (from.empty() && resume_ != "never") {
-        say(
+        tell(
             fmt::format("{}; not starting again: {} has no checkpoint of its own yet, and --resume {} wants an empty "
                         "run directory; hint: another --run-dir",
                         head(attempt, why, code), job_.run_directory, resume_));
@@ -121,9 +121,9 @@ class Supervisor {
       resume_with_auto();
     }
     const seconds pause = pause_before_next(without_progress_);
-    say(fmt::format("{}; starting again{} from {}", head(attempt, why, code),
-                    pause.count() > 0 ? fmt::format(" in {} s", pause.count()) : "",
-                    from.empty() ? "the beginning: no checkpoint is complete" : from));
+    tell(fmt::format("{}; starting again{} from {}", head(attempt, why, code),
+                     pause.count() > 0 ? fmt::format(" in {} s", pause.count()) : "",
+                     from.empty() ? "the beginning: no checkpoint is complete" : from));
     return wait_while([] { return true; }, pause) && wait_for_the_directory() && choose_hosts();
   }
 
@@ -150,7 +150,7 @@ class Supervisor {
     if (!asks_to_stop(signal) || interrupted_) return;
     interrupted_ = true;
     end_code_ = static_cast<int>(ExitCode::kStoppedUnsaved);
-    say(fmt::format("launch: {}: between two attempts, nothing runs", signal_name(signal)));
+    tell(fmt::format("launch: {}: between two attempts, nothing runs", signal_name(signal)));
   }
 
   // A rank that lives on on a host that was cut off ends by its own time-out. Whoever still owns the directory then is named by the ranks.
@@ -158,7 +158,7 @@ class Supervisor {
     const auto owner = job_.run_directory.empty() ? std::nullopt : run_owner(job_.run_directory);
     if (!owner) return !interrupted_;
     const double own = job_.job ? job_.job->collectives.timeout_seconds * 1.25 : 0;
-    say(fmt::format("launch: {} is still held by {}; waiting for it to end", job_.run_directory, *owner));
+    tell(fmt::format("launch: {} is still held by {}; waiting for it to end", job_.run_directory, *owner));
     return wait_while([this] { return run_owner(job_.run_directory).has_value(); },
                       seconds(static_cast<std::int64_t>(own)) + kOwnerGrace);
   }
@@ -182,8 +182,8 @@ class Supervisor {
 
   bool go_on_with_all() {
     if (!left_.empty()) {
-      say(fmt::format("launch: all hosts answer again; going on with {} ranks on {}", num_ranks_,
-                      host_names(job_.facts.hosts)));
+      tell(fmt::format("launch: all hosts answer again; going on with {} ranks on {}", num_ranks_,
+                       host_names(job_.facts.hosts)));
       left_.clear();
       const std::vector<std::string> arguments = request_.arguments;
       request_ = job_.request;
@@ -224,16 +224,16 @@ class Supervisor {
     const bool own_user = std::ranges::any_of(left, [](const Host& host) { return !host.user.empty(); });
     if (fewer.num_ranks == 0 || own_user || std::ssize(fewer.hosts) < least) {
       end_code_ = static_cast<int>(ExitCode::kCollective);
-      say(fmt::format("{}, and the job cannot go on without: {}", head,
-                      left.empty()           ? "no other host is named"
-                      : own_user             ? "hosts with a user name of their own are only taken all together"
-                      : fewer.num_ranks == 0 ? fewer.why_not
-                                             : fmt::format("--nnodes {}:{} wants more than {}", least,
-                                                           job_.request.num_nodes, host_names(fewer.hosts))));
+      tell(fmt::format("{}, and the job cannot go on without: {}", head,
+                       left.empty()           ? "no other host is named"
+                       : own_user             ? "hosts with a user name of their own are only taken all together"
+                       : fewer.num_ranks == 0 ? fewer.why_not
+                                              : fmt::format("--nnodes {}:{} wants more than {}", least,
+                                                            job_.request.num_nodes, host_names(fewer.hosts))));
       return false;
     }
-    say(fmt::format("{}; going on with {} of {} ranks on {}", head, fewer.num_ranks, num_ranks_,
-                    host_names(fewer.hosts)));
+    tell(fmt::format("{}; going on with {} of {} ranks on {}", head, fewer.num_ranks, num_ranks_,
+                     host_names(fewer.hosts)));
     left_ = fewer.hosts;
     request_.num_ranks = fewer.num_ranks;
     request_.ranks_per_node.reset();
@@ -269,7 +269,7 @@ int supervise(const Supervision& job) {
 int run_job(const LaunchLine& line) {
   const SignalQueue signals;
   const AttemptEnd end = run_attempt(line, signals, [] {});
-  if (!end.why.empty() && !end.said) say("launch: " + with_hint(end));
+  if (!end.why.empty() && !end.said) tell("launch: " + with_hint(end));
   return end.code;
 }
 

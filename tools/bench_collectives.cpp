@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -32,19 +32,21 @@ struct Contender {
   double seconds = std::numeric_limits<double>::infinity();  // per run, of the slowest rank, at best
 };
 
-// Memory that a rank reads to push everything else out of the caches.
+// Memory that a rank reads to push everything else out of the caches: as much as the last level holds, so that all ranks
+// together read that many times over.
 class CacheSweep {
  public:
-  CacheSweep() : words_(cache_bytes() / sizeof(std::uint64_t)) {}
+  CacheSweep() : words_(last_cache_bytes() / sizeof(std::uint64_t)) {}
 
   // The sum keeps the reads from being left out.
   std::uint64_t run() const { return std::accumulate(words_.begin(), words_.end(), std::uint64_t{0}); }
 
  private:
-  // The last level's size, or where the system does not tell, more than most have.
-  static std::size_t cache_bytes() {
-    const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{64} << 20;
+  // As the kernel tells, "32768K" (sysconf gives the sum over a package); where it does not, what few have.
+  static std::size_t last_cache_bytes() {
+    std::size_t kib = 0;
+    std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kib;
+    return std::clamp(kib, std::size_t{1} << 10, std::size_t{64} << 10) << 10;
   }
 
   std::vector<std::uint64_t> words_;
@@ -54,10 +56,10 @@ class CacheSweep {
 enum class Start {
   kAsItIs,
   kOwnRun,      // where a run of its own has left them: in caches as far as they fit
-  kFromMemory,  // in no cache
+  kFromMemory,  // in no cache, as far as reading others brings that about
 };
 
-// One round: every contender in turn, none from where another has left the operands.
+// One round: every contender in turn.
 void run_round(std::vector<Contender>& contenders, Start start_from, const CacheSweep& sweep) {
   for (Contender& contender : contenders) {
     if (start_from == Start::kOwnRun) contender.run();
@@ -243,9 +245,8 @@ class CollectivesBench {
 
   std::string header() const {
     return fmt::format(
-        "{} ranks, {} bytes per rank; bandwidth = ranks × bytes ÷ time, the best of {} runs, each after a run of the "
-        "same "
-        "or (from memory) with nothing in caches\n",
+        "{} ranks, {} bytes per rank; bandwidth = ranks × bytes ÷ time, the best of {} runs, each after a run of its "
+        "own kind, or from memory\n",
         ranks_, options_.shard_bytes, options_.repeats);
   }
 

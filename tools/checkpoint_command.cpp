@@ -21,7 +21,7 @@ struct CheckpointOptions {
   bool json = false, tensors = false;
 };
 
-int print_result(const std::string& text, bool good = true) {
+int print_checkpoint(const std::string& text, bool good = true) {
   std::fputs(text.c_str(), stdout);
   return static_cast<int>(good ? ExitCode::kDone : ExitCode::kCheckpoint);
 }
@@ -29,21 +29,21 @@ int print_result(const std::string& text, bool good = true) {
 int run_list(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const CheckpointList list = list_checkpoints(*files, resolve_directory(*files, options.path));
-  return print_result(options.json ? to_json(list) : to_text(list));
+  return print_checkpoint(options.json ? to_json(list) : to_text(list));
 }
 
 int run_show(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const std::string folder = resolve_checkpoint(*files, options.path);
   const Manifest manifest = read_manifest(*files, folder);
-  return print_result(options.json ? to_json(folder, manifest) : to_text(folder, manifest, options.tensors));
+  return print_checkpoint(options.json ? to_json(folder, manifest) : to_text(folder, manifest, options.tensors));
 }
 
 int run_verify(const CheckpointOptions& options) {
   const auto files = make_posix_file_system();
   const std::string folder = resolve_checkpoint(*files, options.path);
   const VerifyReport report = verify_checkpoint(*files, folder);
-  return print_result(options.json ? to_json(folder, report) : to_text(folder, report), report.ok());
+  return print_checkpoint(options.json ? to_json(folder, report) : to_text(folder, report), report.ok());
 }
 
 int run_diff(const CheckpointOptions& options) {
@@ -51,7 +51,7 @@ int run_diff(const CheckpointOptions& options) {
   CheckpointReader first = CheckpointReader::open(*files, resolve_checkpoint(*files, options.path));
   CheckpointReader second = CheckpointReader::open(*files, resolve_checkpoint(*files, options.other));
   const CheckpointDiff diff = diff_checkpoints(first, second);
-  return print_result(options.json ? to_json(diff) : to_text(diff), diff.same_root);
+  return print_checkpoint(options.json ? to_json(diff) : to_text(diff), diff.same_root);
 }
 
 constexpr const char* kPathText = "a checkpoint's folder, or a run: its newest that is complete";

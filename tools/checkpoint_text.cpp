@@ -26,7 +26,7 @@ std::string size_text(std::uint64_t bytes) {
   return format_bytes(static_cast<std::int64_t>(bytes));
 }
 
-std::string time_text(std::int64_t unix_seconds) {
+std::string date_text(std::int64_t unix_seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
 
@@ -110,7 +110,7 @@ std::string to_text(const CheckpointList& list) {
   for (const ListedCheckpoint& listed : list.checkpoints) {
     text += listed.problem.empty()
                 ? fmt::format("{:>10}  {:>10}  {:>6}  {:<20}  {}  complete\n", listed.step, size_text(listed.bytes),
-                              listed.num_files, time_text(listed.saved_at), hex64(listed.root_hash))
+                              listed.num_files, date_text(listed.saved_at), hex64(listed.root_hash))
                 : fmt::format("{:>10}  {:>10}  {:>6}  {:<20}  {:<16}  {}\n", listed.step, "-", "-", "-", "-",
                               listed.problem);
   }
@@ -141,7 +141,7 @@ std::string to_text(const std::string& folder, const Manifest& manifest, bool te
   const TrainingState& training = manifest.training;
   std::string text = rows_text(
       {{"checkpoint", folder},
-       {"step", fmt::format("{}, saved {}", manifest.step, time_text(manifest.saved_at))},
+       {"step", fmt::format("{}, saved {}", manifest.step, date_text(manifest.saved_at))},
        {"state", fmt::format("{} tensors, {} elements, {} in {} shards{}", manifest.tensors.size(),
                              format_count(num_elements(manifest)), size_text(manifest.bytes()), manifest.files.size(),
                              manifest.weights_only ? "; weights alone, no run to go on with" : "")},

@@ -45,7 +45,7 @@ std::string summary(const JobConfig& job) {
 }
 
 // "; 2 ranks: 8 = dp 2 × micro 2 × accumulate 2".
-std::string ranks_text(const JobConfig& job, std::int64_t ranks) {
+std::string batch_text(const JobConfig& job, std::int64_t ranks) {
   const ResolvedBatch batch = resolve(job, ranks);
   return fmt::format("; {} ranks: {} = dp {} × micro {} × accumulate {}", ranks, job.batch.global_batch_size, batch.dp,
                      job.batch.micro_batch_size, batch.micro_batches_per_rank);
@@ -64,7 +64,7 @@ Checked check_file(const ConfigOptions& options, const std::string& file) {
   try {
     const JobConfig& job = result.config;
     match_groups(job.optimizer.groups, describe_gpt(job.model, job.batch.micro_batch_size, 1).parameters);
-    if (options.ranks > 0) checked.ok += ranks_text(job, options.ranks);
+    if (options.ranks > 0) checked.ok += batch_text(job, options.ranks);
   } catch (const ConfigError& error) {
     checked.problems.push_back({file, 0, "", error.what(), error.hint()});
   }

@@ -71,7 +71,7 @@ std::string report(const PrepareSummary& summary, double seconds) {
   return text + fmt::format("wrote {} in {:.1f} s\n", summary.output, seconds);
 }
 
-void print_report(const std::string& text) {
+void print_data(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
@@ -121,7 +121,7 @@ void add_prepare(CLI::App& data) {
     if (command->count("--separator") > 0) given.separator = unescape(arguments->separator);
     const double start = monotonic_seconds();
     const PrepareSummary summary = prepare_data(given);
-    print_report(arguments->json ? to_json(summary) + "\n" : report(summary, monotonic_seconds() - start));
+    print_data(arguments->json ? to_json(summary) + "\n" : report(summary, monotonic_seconds() - start));
   });
 }
 
@@ -145,7 +145,7 @@ void add_show(CLI::App& data) {
   command->callback([arguments] {
     if (arguments->head < 0) throw ConfigError(fmt::format("--head {}, expected at least 0", arguments->head));
     const TokenFileSummary summary = summarize_token_file(arguments->path, arguments->tokenizer, arguments->head);
-    print_report(arguments->json ? to_json(summary) + "\n" : to_text(summary));
+    print_data(arguments->json ? to_json(summary) + "\n" : to_text(summary));
   });
 }
 

@@ -52,7 +52,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "none found" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-void print_lines(const std::string& text) {
+void print_model(const std::string& text) {
   std::fputs(text.c_str(), stdout);
 }
 
@@ -75,7 +75,7 @@ void run_import(const HuggingFaceOptions& options) {
   const std::string generate =
       imported.tokenizer.empty() ? "" : fmt::format("tessera generate {} --prompt \"The\"; or ", run);
   text += fmt::format("{} | next: {}set data.train in {}/config.yaml, then tessera train it\n", run, generate, run);
-  print_lines(text);
+  print_model(text);
 }
 
 void run_export(const HuggingFaceOptions& options) {
@@ -85,7 +85,7 @@ void run_export(const HuggingFaceOptions& options) {
   const std::string made = make_folder(*files, options.to, [&](const NewFolder& folder) {
     exported = export_huggingface(*files, options.from, folder.temporary(), options.max_shard_bytes);
   });
-  print_lines(fmt::format(
+  print_model(fmt::format(
       "exported {}: {}, {} of weights in {}\ntokenizer: {}\n{} | next: "
       "transformers.AutoModelForCausalLM.from_pretrained(\"{}\")\n",
       exported.checkpoint, name_of(exported.layout), format_bytes(static_cast<std::int64_t>(exported.bytes)),
@@ -102,7 +102,7 @@ void run_logits(const HuggingFaceOptions& options) {
   for (std::size_t i = 0; i < logits.size(); ++i)
     text += fmt::format("{}{:.9g}{}", i % vocabulary == 0 ? (i == 0 ? "[" : ",\n[") : ", ", logits[i],
                         i % vocabulary == vocabulary - 1 ? "]" : "");
-  print_lines(text + "]\n");
+  print_model(text + "]\n");
 }
 
 }  // namespace

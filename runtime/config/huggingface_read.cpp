@@ -20,13 +20,14 @@ using Json = nlohmann::json;
 using config::FieldRow;
 using config::FieldUse;
 
-constexpr int kMaxDepth = 16;
+constexpr int kMaxJsonDepth = 16;
 constexpr std::size_t kMaxValueBytes = 60;
 constexpr std::size_t kMaxProblems = 12;
 
 Json parse_object(const std::string& text, const std::string& path) {
   const auto bounded = [&](int depth, Json::parse_event_t /*event*/, const Json& /*value*/) {
-    if (depth > kMaxDepth) throw CheckpointError(fmt::format("{}: JSON nested deeper than {} levels", path, kMaxDepth));
+    if (depth > kMaxJsonDepth)
+      throw CheckpointError(fmt::format("{}: JSON nested deeper than {} levels", path, kMaxJsonDepth));
     return true;
   };
   try {

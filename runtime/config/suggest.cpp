@@ -18,7 +18,7 @@ std::string normalised(std::string_view key) {
   return out.substr(std::min(out.find_first_not_of('_'), out.size()));
 }
 
-std::string dotted(std::string_view section, std::string_view name) {
+std::string joined(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
@@ -64,7 +64,7 @@ KeyHint near_name_here(std::string_view section, std::string_view key) {
   }
   const std::string_view name = nearest_word(key, names);
   if (name.empty()) return {};
-  return {std::string(name), dotted(section, name)};
+  return {std::string(name), joined(section, name)};
 }
 
 KeyHint near_name_anywhere(std::string_view key) {
@@ -123,8 +123,8 @@ KeyHint hint_for_key(std::string_view section, std::string_view key) {
     if (!section.empty() || find_row(word) == nullptr) return {};
     return {fmt::format("{}: {{ {}: … }}", word.substr(0, dot), word.substr(dot + 1)), word};
   }
-  if (find_row(dotted(section, word)) != nullptr || (section.empty() && is_section(word)))
-    return {word, dotted(section, word)};
+  if (find_row(joined(section, word)) != nullptr || (section.empty() && is_section(word)))
+    return {word, joined(section, word)};
   KeyHint hint = in_other_sections(section, word);
   if (hint.text.empty()) hint = of_other_frameworks(word);
   if (hint.text.empty()) hint = near_name_here(section, word);

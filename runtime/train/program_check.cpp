@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 // The words each rank contributes to the agreement at the end of a step: sums first, then one slot per rank.
-constexpr std::uint64_t kSlotWords = 4;
+constexpr std::uint64_t kWordsPerRank = 4;
 
 constexpr const char* kHint = "this rank does not follow its step program (tessera plan prints it)";
 
@@ -80,7 +80,7 @@ CollectiveIdentity identity_of(const Instruction& i, const ShardedModel& model, 
 }  // namespace
 
 std::uint64_t num_norm_words(int world_size) {
-  return 2 * ExactSum::kNumWords + 3 + static_cast<std::uint64_t>(world_size) * kSlotWords;
+  return 2 * ExactSum::kNumWords + 3 + static_cast<std::uint64_t>(world_size) * kWordsPerRank;
 }
 
 std::uint64_t num_loss_words() {

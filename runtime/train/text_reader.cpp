@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr std::size_t kLongestJsonLine = std::size_t{256} << 20;
-constexpr std::string_view kExpected = "expected text, JSON lines (.jsonl), or either of them as .gz";
+constexpr std::string_view kExpectedText = "expected text, JSON lines (.jsonl), or either of them as .gz";
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 std::string first_bytes(const std::string& path) {
@@ -47,7 +47,7 @@ std::string inner_extension(const std::string& path) {
 void refuse_foreign(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    throw DataError(fmt::format("{}: is a directory; {}", path, kExpected),
+    throw DataError(fmt::format("{}: is a directory; {}", path, kExpectedText),
                     fmt::format("'{}/*.txt' names its files", path));
   }
   // A pipe cannot be looked at first and read afterwards.
@@ -57,14 +57,15 @@ void refuse_foreign(const std::string& path) {
   const std::string head = first_bytes(path);
   if (is_gzip(head)) return;
   if (head.starts_with("\x88\xd8\x34\x01") || head.starts_with("\xa1\xd9\x34\x01")) {
-    throw DataError(fmt::format("{}: is an llm.c token file already; {}", path, kExpected),
+    throw DataError(fmt::format("{}: is an llm.c token file already; {}", path, kExpectedText),
                     "name it in data.train as it is");
   }
   if (const auto name = foreign_format(std::as_bytes(std::span(head)))) {
-    throw DataError(fmt::format("{}: is {}; {}", path, *name, kExpected), name == "zstd" ? "zstd -d unpacks it" : "");
+    throw DataError(fmt::format("{}: is {}; {}", path, *name, kExpectedText),
+                    name == "zstd" ? "zstd -d unpacks it" : "");
   }
   if (inner_extension(path) == ".json") {
-    throw DataError(fmt::format("{}: .json is not read; {}", path, kExpected),
+    throw DataError(fmt::format("{}: .json is not read; {}", path, kExpectedText),
                     "one object per line, in a file named .jsonl");
   }
 }

@@ -25,7 +25,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kExpected =
+constexpr std::string_view kExpectedTokens =
     "expected an llm.c token file (20240520 u16 or 20240801 u32) or raw little-endian u16 tokens";
 constexpr std::string_view kPrepareHint = "tessera data prepare turns text into token files";
 // Files up to this size have every id checked when a dataset opens; the windows of larger ones are checked as they are
@@ -70,7 +70,7 @@ class InputFile {
     }
     if (problem.empty()) return;
     ::close(descriptor_);
-    throw DataError(fmt::format("{}: {}; {}", path, problem, kExpected), hint);
+    throw DataError(fmt::format("{}: {}; {}", path, problem, kExpectedTokens), hint);
   }
   ~InputFile() { ::close(descriptor_); }
   InputFile(const InputFile&) = delete;
@@ -171,16 +171,16 @@ Layout detect(const InputFile& file) {
     }
   }
   if (const auto name = foreign_format(bytes.first(std::min<std::size_t>(bytes.size(), 512)))) {
-    throw DataError(fmt::format("{}: is {}; {}", path, *name, kExpected), std::string(kPrepareHint));
+    throw DataError(fmt::format("{}: is {}; {}", path, *name, kExpectedTokens), std::string(kPrepareHint));
   }
   std::error_code ignored;
   const std::filesystem::path index = std::filesystem::path(path).replace_extension(".idx");
   if (index != std::filesystem::path(path) && std::filesystem::is_regular_file(index, ignored)) {
     throw DataError(fmt::format("{}: is part of a Megatron dataset ({} lies beside it); {}", path,
-                                index.filename().string(), kExpected));
+                                index.filename().string(), kExpectedTokens));
   }
   if (looks_like_text(bytes) && looks_like_text(file.part(file.size() / 2, kSampleBytes))) {
-    throw DataError(fmt::format("{}: looks like text; {}", path, kExpected), std::string(kPrepareHint));
+    throw DataError(fmt::format("{}: looks like text; {}", path, kExpectedTokens), std::string(kPrepareHint));
   }
   if (file.size() % 2 != 0) {
     throw DataError(fmt::format("{}: {} bytes without a header is an odd number; raw u16 tokens take 2 bytes each",
@@ -188,7 +188,7 @@ Layout detect(const InputFile& file) {
                     "the file was cut short, or is not token data");
   }
   if (looks_like_wider_integers(bytes, file.size())) {
-    throw DataError(fmt::format("{}: looks like 32 or 64-bit integers without a header; {}", path, kExpected));
+    throw DataError(fmt::format("{}: looks like 32 or 64-bit integers without a header; {}", path, kExpectedTokens));
   }
   return {Width::kU16, 0, static_cast<std::int64_t>(file.size() / 2), "raw u16"};
 }

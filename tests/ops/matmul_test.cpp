@@ -1,5 +1,7 @@
 #include "runtime/ops/matmul.h"
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 #include "runtime/ops/matmul_bench.h"
 #include "tests/ops/op_test.h"
@@ -12,9 +14,9 @@ struct Sizes {
 };
 
 // Tails on every side of the tiles of 192 x 192 x 256, single rows and columns, and more than one block of panels.
-const Sizes kProductSizes[] = {{1, 1, 1},       {1, 7, 17},      {7, 1, 15},    {15, 16, 1},
-                               {16, 17, 67},    {67, 64, 193},   {193, 67, 64}, {192, 256, 192},
-                               {193, 257, 191}, {5, 1500, 3100}, {3100, 5, 30}, {30, 3100, 5}};
+const Sizes kProductSizes[] = {{1, 1, 1},     {1, 7, 17},    {7, 1, 15},      {15, 16, 1},     {16, 17, 67},
+                               {67, 64, 193}, {193, 67, 64}, {192, 256, 192}, {193, 257, 191}, {5, 1500, 3100},
+                               {3100, 5, 30}, {30, 3100, 5}, {3100, 2, 3100}};
 
 // A sum of n products, each rounded once and added with one rounding, is off by at most about n ulp of the sum of
 // magnitudes; sums in order stay far below.
@@ -191,19 +193,35 @@ TEST(Matmul, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(linear_forward(cpu.stream(), {.x = x.view(), .w = w.view(), .y = y.view()}), InternalError);
 }
 
-TEST(Matmul, ScratchGoesBackToTheAllocator) {
-  Cpu cpu;
-  const Tensor x = random_tensor({300, 100}, 20);
-  const Tensor w = random_tensor({200, 100}, 21);
-  Tensor y({300, 200});
-  Tensor dx({300, 100});
-  Tensor dw({200, 100});
-  linear_forward(cpu.stream(), {.x = x.view(), .w = w.view(), .y = y.view()});
-  linear_backward_input(cpu.stream(), {.dy = y.view(), .w = w.view(), .dx = dx.view()});
-  linear_backward_weight(cpu.stream(), {.dy = y.view(), .x = x.view(), .dw = dw.view()});
-  const MemoryStats stats = cpu.device().allocator().stats();
-  EXPECT_EQ(stats.total.allocated, 0);
-  EXPECT_EQ(stats.total.allocated_peak, linear_workspace_bytes(300, 100, 200));
+TEST(Matmul, ScratchIsWhatWasPredictedAndGoesBackToTheAllocator) {
+  // One block of panels, several in each direction, and several in two of them.
+  constexpr Sizes kScratchSizes[] = {{300, 100, 200}, {5, 1500, 3100}, {3100, 5, 30}, {30, 3100, 5}, {3100, 2, 3100}};
+  for (const auto& [tokens, inputs, outputs] : kScratchSizes) {
+    const Tensor x = random_tensor({tokens, inputs}, 20);
+    const Tensor w = random_tensor({outputs, inputs}, 21);
+    Tensor y({tokens, outputs});
+    Tensor dx({tokens, inputs});
+    Tensor dw({outputs, inputs});
+    const auto peak = [&](const auto& product) {
+      Cpu cpu;
+      product(cpu.stream());
+      const MemoryStats stats = cpu.device().allocator().stats();
+      EXPECT_EQ(stats.total.allocated, 0);
+      return stats.total.allocated_peak;
+    };
+    const LinearWorkspace predicted = linear_workspace(tokens, inputs, outputs, false);
+    EXPECT_EQ(peak([&](auto s) { linear_forward(s, {.x = x.view(), .w = w.view(), .y = y.view()}); }),
+              predicted.forward)
+        << tokens << " " << inputs << " " << outputs;
+    EXPECT_EQ(peak([&](auto s) { linear_backward_input(s, {.dy = y.view(), .w = w.view(), .dx = dx.view()}); }),
+              predicted.backward_input)
+        << tokens << " " << inputs << " " << outputs;
+    EXPECT_EQ(peak([&](auto s) { linear_backward_weight(s, {.dy = y.view(), .x = x.view(), .dw = dw.view()}); }),
+              predicted.backward_weight)
+        << tokens << " " << inputs << " " << outputs;
+    EXPECT_EQ(linear_workspace_bytes(tokens, inputs, outputs),
+              std::max({predicted.forward, predicted.backward_input, predicted.backward_weight}));
+  }
 }
 
 TEST(Matmul, TheLibrarysPlainProductAgrees) {

@@ -38,7 +38,7 @@ MemoryStats measured_step(test::RankParts& parts) {
   return parts.device.allocator().stats();
 }
 
-std::string words(const JobConfig& c, int world) {
+std::string name_of_job(const JobConfig& c, int world) {
   return fmt::format(
       "{}, {} ranks, {} lanes, {}, shard_size {}, wrap {}, {}, depth {}, limit {}, reshard {}, reduce {}", c.run.name,
       world, c.reproducibility.lanes.value_or(0), c.fsdp.strategy, c.fsdp.shard_size, c.fsdp.wrap,
@@ -58,7 +58,8 @@ void expect_equal(const Ledger& ledger, const MemoryStats& measured, const std::
 
 void expect_exact(const JobConfig& config, int world) {
   test::run_ranks(config, world, [&](test::RankParts& parts) {
-    expect_equal(parts.plan.memory, measured_step(parts), fmt::format("{}: rank {}", words(config, world), parts.rank));
+    expect_equal(parts.plan.memory, measured_step(parts),
+                 fmt::format("{}: rank {}", name_of_job(config, world), parts.rank));
   });
 }
 

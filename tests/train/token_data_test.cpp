@@ -51,7 +51,6 @@ class TokenFiles : public ::testing::Test {
   fs::path directory_;
 };
 
-// The DataError that body throws, as the line a user reads.
 std::string open_refusal(const std::string& path) {
   return test::message_of<DataError>([&] { TokenFile::open(path); });
 }

@@ -7,11 +7,11 @@
 namespace tessera::ops::cpu {
 namespace {
 
-// Rows of A's panels are this much longer than their chunk: rows 1 KiB apart would share few sets of the first-level cache.
+// Rows of A's panels are this much longer than their terms: rows 1 KiB apart would share few sets of the first-level cache.
 constexpr std::int64_t kRowGap = 16;
 
 // Stored rows that are read side by side: whole cache lines of a transposed panel, few enough for the prefetchers. Divides
-// both kTileExtent and kTileDepth.
+// kTileExtent.
 constexpr std::int64_t kRowsAtOnce = 16;
 constexpr std::int64_t kBandElements = 32768;
 
@@ -32,11 +32,9 @@ std::int64_t rows_per_band(const Panels& panels, const Operand& operand) {
 // A's panels are padded with whole rows of zeros; B's padding comes with its columns.
 void fill_padding(const Panels& panels) {
   const std::int64_t tile = panels.num_tiles() - 1;
-  for (std::int64_t chunk = 0; chunk < panels.num_chunks(); ++chunk) {
-    const std::int64_t ld = panels.ld(tile, chunk);
-    float* panel = panels.at(tile, chunk);
-    std::fill(panel + panels.extent_of(tile) * ld, panel + panels.padded_extent_of(tile) * ld, 0.0F);
-  }
+  const std::int64_t ld = panels.ld(tile);
+  float* panel = panels.at(tile);
+  std::fill(panel + panels.extent_of(tile) * ld, panel + panels.padded_extent_of(tile) * ld, 0.0F);
 }
 
 }  // namespace
@@ -44,28 +42,20 @@ void fill_padding(const Panels& panels) {
 std::int64_t Panels::num_tiles() const {
   return ceil_div(extent, kTileExtent);
 }
-std::int64_t Panels::num_chunks() const {
-  return ceil_div(depth, kTileDepth);
-}
 std::int64_t Panels::extent_of(std::int64_t tile) const {
   return std::min(kTileExtent, extent - tile * kTileExtent);
 }
 std::int64_t Panels::padded_extent_of(std::int64_t tile) const {
   return round_up(extent_of(tile), quantum);
 }
-std::int64_t Panels::depth_of(std::int64_t chunk) const {
-  return std::min(kTileDepth, depth - chunk * kTileDepth);
+std::int64_t Panels::ld(std::int64_t tile) const {
+  return of_b ? padded_extent_of(tile) : depth + kRowGap;
 }
-std::int64_t Panels::ld(std::int64_t tile, std::int64_t chunk) const {
-  return of_b ? padded_extent_of(tile) : depth_of(chunk) + kRowGap;
-}
-float* Panels::at(std::int64_t tile, std::int64_t chunk) const {
-  const std::int64_t depth_elements = of_b ? depth : depth + num_chunks() * kRowGap;
-  const std::int64_t chunk_elements = of_b ? kTileDepth : kTileDepth + kRowGap;
-  return data + tile * kTileExtent * depth_elements + padded_extent_of(tile) * chunk * chunk_elements;
+float* Panels::at(std::int64_t tile) const {
+  return data + tile * kTileExtent * (of_b ? depth : depth + kRowGap);
 }
 std::int64_t Panels::num_elements() const {
-  return num_tiles() * kTileExtent * (of_b ? depth : depth + num_chunks() * kRowGap);
+  return num_tiles() * kTileExtent * (of_b ? depth : depth + kRowGap);
 }
 
 std::int64_t num_bands(const Panels& panels, const Operand& operand) {
@@ -83,28 +73,22 @@ void fill_band(const Panels& panels, const Kernels& kernels, const Operand& oper
       const std::int64_t tile = row / kTileExtent;
       const std::int64_t outer = row % kTileExtent;
       const std::int64_t padded = row + rows == panels.extent ? panels.padded_extent_of(tile) - outer : rows;
-      for (std::int64_t chunk = 0; chunk < panels.num_chunks(); ++chunk) {
-        const float* from = operand.data + (first_outer + row) * operand.ld + first_depth + chunk * kTileDepth;
-        const std::int64_t columns = panels.depth_of(chunk);
-        const std::int64_t ld = panels.ld(tile, chunk);
-        if (operand.transposed) {
-          kernels.pack_transposed(from, operand.ld, rows, columns, padded, panels.at(tile, chunk) + outer, ld);
-        } else {
-          kernels.pack(from, operand.ld, rows, columns, columns, panels.at(tile, chunk) + outer * ld, ld);
-        }
+      const float* from = operand.data + (first_outer + row) * operand.ld + first_depth;
+      const std::int64_t ld = panels.ld(tile);
+      if (operand.transposed) {
+        kernels.pack_transposed(from, operand.ld, rows, panels.depth, padded, panels.at(tile) + outer, ld);
+      } else {
+        kernels.pack(from, operand.ld, rows, panels.depth, panels.depth, panels.at(tile) + outer * ld, ld);
       }
     } else {
-      const std::int64_t chunk = row / kTileDepth;
-      const std::int64_t term = row % kTileDepth;
       for (std::int64_t tile = 0; tile < panels.num_tiles(); ++tile) {
         const float* from = operand.data + (first_depth + row) * operand.ld + first_outer + tile * kTileExtent;
         const std::int64_t columns = panels.extent_of(tile);
-        const std::int64_t ld = panels.ld(tile, chunk);
+        const std::int64_t ld = panels.ld(tile);
         if (operand.transposed) {
-          kernels.pack_transposed(from, operand.ld, rows, columns, rows, panels.at(tile, chunk) + term, ld);
+          kernels.pack_transposed(from, operand.ld, rows, columns, rows, panels.at(tile) + row, ld);
         } else {
-          kernels.pack(from, operand.ld, rows, columns, panels.padded_extent_of(tile),
-                       panels.at(tile, chunk) + term * ld, ld);
+          kernels.pack(from, operand.ld, rows, columns, panels.padded_extent_of(tile), panels.at(tile) + row * ld, ld);
         }
       }
     }

@@ -1,4 +1,4 @@
-// Operands of a product as dense panels: tiles of 192 outer elements (rows of A, columns of B) by chunks of 256 terms of the sum.
+// Operands of a product as dense panels: tiles of 192 outer elements (rows of A, columns of B) by up to 256 terms of the sum.
 // A's panels are [outer, depth], B's are [depth, outer]: what a plain row-major product reads.
 #pragma once
 
@@ -19,17 +19,15 @@ struct Panels {
   bool of_b = false;
   std::int64_t quantum = 1;  // outer elements are padded with zeros to a multiple of this, per tile
   std::int64_t extent = 0;
-  std::int64_t depth = 0;
+  std::int64_t depth = 0;  // at most kTileDepth
   float* data = nullptr;
 
   std::int64_t num_tiles() const;
-  std::int64_t num_chunks() const;
   std::int64_t extent_of(std::int64_t tile) const;
   std::int64_t padded_extent_of(std::int64_t tile) const;
-  std::int64_t depth_of(std::int64_t chunk) const;
   // Leading dimension of one panel.
-  std::int64_t ld(std::int64_t tile, std::int64_t chunk) const;
-  float* at(std::int64_t tile, std::int64_t chunk) const;
+  std::int64_t ld(std::int64_t tile) const;
+  float* at(std::int64_t tile) const;
   // Elements that `extent` and `depth` may take.
   std::int64_t num_elements() const;
 };

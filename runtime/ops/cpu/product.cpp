@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/ops/cpu/current_kernels.h"
 #include "runtime/ops/cpu/matmul_library.h"
@@ -13,11 +14,11 @@
 namespace tessera::ops::cpu {
 namespace {
 
-// Panels are made for at most this much of a product at a time, 6 MiB per operand: small enough to be still in a cache when they
-// are read. While one block is multiplied, the panels of the next are filled.
+// Panels are made for at most this much of a product at a time, 3 MiB per operand: small enough to be still in a cache when they
+// are read. While one block is multiplied, the panels of the next are filled. (Half the rows were as fast.)
 constexpr std::int64_t kBlockExtent = 3072;
 constexpr std::int64_t kBlockDepth = kTileDepth;
-static_assert(kBlockExtent % kTileExtent == 0 && kBlockDepth % kTileDepth == 0);
+static_assert(kBlockExtent % kTileExtent == 0);
 
 // Below this many multiply-adds a product runs on the calling thread: waking a pool costs more.
 constexpr std::int64_t kSerialWork = 1 << 19;
@@ -101,18 +102,16 @@ void multiply_tile(const Product& product, const Block& block, const Kernels& ke
       std::memcpy(out + r * out_ld, product.bias + first_column, static_cast<std::size_t>(columns) * sizeof(float));
     }
   }
-  for (std::int64_t chunk = 0; chunk < block.a.num_chunks(); ++chunk) {
-    gemm({.m = padded_rows,
-          .n = padded_columns,
-          .k = block.a.depth_of(chunk),
-          .a = block.a.at(row_tile, chunk),
-          .lda = block.a.ld(row_tile, chunk),
-          .b = block.b.at(column_tile, chunk),
-          .ldb = block.b.ld(column_tile, chunk),
-          .c = out,
-          .ldc = out_ld,
-          .accumulate = adds || with_bias || chunk > 0});
-  }
+  gemm({.m = padded_rows,
+        .n = padded_columns,
+        .k = block.a.depth,
+        .a = block.a.at(row_tile),
+        .lda = block.a.ld(row_tile),
+        .b = block.b.at(column_tile),
+        .ldb = block.b.ld(column_tile),
+        .c = out,
+        .ldc = out_ld,
+        .accumulate = adds || with_bias});
   if (at_edge) kernels.pack(edge, padded_columns, rows, columns, columns, c, product.n);
 }
 
@@ -160,15 +159,19 @@ std::size_t bytes_of(const Panels& panels) {
   return static_cast<std::size_t>(panels.num_elements()) * sizeof(float);
 }
 
-// Two, where panels are filled again while those of the block before are read.
-std::size_t num_buffers(const std::vector<Block>& blocks, bool Block::*fills) {
-  return std::any_of(blocks.begin() + 1, blocks.end(), [&](const Block& block) { return block.*fills; }) ? 2 : 1;
+// Buffers for the panels of A and of B: two, where they are filled again while those of the block before are read.
+struct NumBuffers {
+  std::int64_t a, b;
+};
+NumBuffers num_buffers(const Product& product) {
+  const bool one_depth = product.k <= kBlockDepth;
+  return {.a = one_depth && product.m <= kBlockExtent ? 1 : 2, .b = one_depth && product.n <= kBlockExtent ? 1 : 2};
 }
 
 // Memory for one operand's panels, which blocks take in turn where they fill them.
-std::vector<Buffer> place(std::vector<Block>& blocks, Panels Block::*panels, bool Block::*fills, StreamView stream,
-                          Allocator& allocator) {
-  std::vector<Buffer> buffers(num_buffers(blocks, fills));
+std::vector<Buffer> place(std::vector<Block>& blocks, Panels Block::*panels, bool Block::*fills, std::int64_t num,
+                          StreamView stream, Allocator& allocator) {
+  std::vector<Buffer> buffers(static_cast<std::size_t>(num));
   for (Buffer& buffer : buffers) {
     buffer = allocator.allocate(bytes_of(blocks.front().*panels), MemoryCategory::kWorkspace, stream);
   }
@@ -184,10 +187,12 @@ std::vector<Buffer> place(std::vector<Block>& blocks, Panels Block::*panels, boo
 
 void multiply(StreamView stream, const Product& product) {
   if (product.m == 0 || product.n == 0) return;
+  require(product.k > 0, "a product has terms");
   CpuDevice& device = cpu_device(stream);
   std::vector<Block> blocks = blocks_of(product);
-  const auto a_panels = place(blocks, &Block::a, &Block::fills_a, stream, device.allocator());
-  const auto b_panels = place(blocks, &Block::b, &Block::fills_b, stream, device.allocator());
+  const NumBuffers num = num_buffers(product);
+  const auto a_panels = place(blocks, &Block::a, &Block::fills_a, num.a, stream, device.allocator());
+  const auto b_panels = place(blocks, &Block::b, &Block::fills_b, num.b, stream, device.allocator());
 
   const bool serial = product.m * product.n * product.k <= kSerialWork;
   const auto run = [&](std::int64_t num_tasks, const std::function<void(std::int64_t)>& task) {
@@ -212,10 +217,10 @@ void multiply(StreamView stream, const Product& product) {
 }
 
 std::int64_t product_workspace_bytes(std::int64_t m, std::int64_t n, std::int64_t k) {
-  if (m == 0 || n == 0 || k == 0) return 0;
-  const std::vector<Block> blocks = blocks_of({.m = m, .n = n, .k = k});
-  return static_cast<std::int64_t>(bytes_of(blocks.front().a) * num_buffers(blocks, &Block::fills_a) +
-                                   bytes_of(blocks.front().b) * num_buffers(blocks, &Block::fills_b));
+  const Product product{.m = m, .n = n, .k = k};
+  const Block block = largest_block(product);
+  const NumBuffers num = num_buffers(product);
+  return num.a * static_cast<std::int64_t>(bytes_of(block.a)) + num.b * static_cast<std::int64_t>(bytes_of(block.b));
 }
 
 }  // namespace tessera::ops::cpu
