@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "runtime/base/error.h"
 #include "tests/support/text.h"
