@@ -48,6 +48,7 @@ endfunction()
 # tessera_tests(FOLDER [DEPENDS libs...]): tests/FOLDER/*.cpp make the program test_FOLDER.
 # Labels: "mpi" for suites whose name starts with Mpi, which start processes with mpirun, and "unit" for the others, ranks as threads included:
 # those are what the sanitizers see. Of the mpi tests that compute one runs at a time, and beside it one of those that mostly wait for deadlines.
+# Both rows are the longest way through the tests, so they begin first (COST) and the unit tests fill in beside them.
 # (ctest asks the program for its tests when it runs.)
 function(tessera_tests FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
@@ -62,8 +63,8 @@ function(tessera_tests FOLDER)
                          TEST_LIST ${FOLDER}_UNIT PROPERTIES TIMEOUT 300 LABELS unit)
     set(WAITING "MpiWatchdog*:MpiTeardown*:MpiChaos*:MpiLostHost*")
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "Mpi*:*/Mpi*-${WAITING}"
-                         TEST_LIST ${FOLDER}_MPI PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_computing)
+                         TEST_LIST ${FOLDER}_MPI PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_computing COST 100)
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "${WAITING}"
-                         TEST_LIST ${FOLDER}_WAITING PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_waiting)
+                         TEST_LIST ${FOLDER}_WAITING PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_waiting COST 100)
   endif()
 endfunction()
