@@ -44,9 +44,10 @@ class CacheSweep {
  private:
   // As the kernel tells, "32768K" (sysconf gives the sum over a package); where it does not, what few have.
   static std::size_t last_cache_bytes() {
+    constexpr std::size_t kMostKib = std::size_t{64} << 10;
     std::size_t kib = 0;
     std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kib;
-    return std::clamp(kib, std::size_t{1} << 10, std::size_t{64} << 10) << 10;
+    return (kib == 0 ? kMostKib : std::min(kib, kMostKib)) << 10;
   }
 
   std::vector<std::uint64_t> words_;
@@ -267,8 +268,10 @@ int run_bench_collectives(const BenchCollectivesOptions& options) {
     throw ConfigError(fmt::format("bench collectives: a shard of {} bytes; expected a multiple of 64, at most 1 GiB",
                                   options.shard_bytes));
   }
-  if (options.repeats < 1)
-    throw ConfigError(fmt::format("bench collectives: {} repeats; expected at least 1", options.repeats));
+  constexpr int kMostRepeats = 1'000'000;
+  if (options.repeats < 1 || options.repeats > kMostRepeats) {
+    throw ConfigError(fmt::format("bench collectives: {} repeats; expected 1 to {}", options.repeats, kMostRepeats));
+  }
   return CollectivesBench(options).run();
 }
 

@@ -180,7 +180,12 @@ std::vector<Figure> measure_fingerprints(int repeats, bool large) {
                          "step", step.seconds * 1e6});
     }
   };
-  add_shares(tiny_model(), "tiny", 300);
+  JobConfig tiny = tiny_model();
+  if (*tiny.reproducibility.lanes % world_size() != 0) {  // one lane to a rank, and as much work in each as before
+    tiny.batch.global_batch_size = tiny.batch.micro_batch_size * world_size();
+    tiny.reproducibility.lanes = world_size();
+  }
+  add_shares(tiny, "tiny", 300);
   if (large) {
     JobConfig config = gpt2_124m();
     config.batch.global_batch_size = 4 * world_size();
