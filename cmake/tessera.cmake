@@ -45,26 +45,33 @@ function(tessera_library NAME)
   endif()
 endfunction()
 
-# tessera_tests(FOLDER [DEPENDS libs...]): tests/FOLDER/*.cpp make the program test_FOLDER.
+# tessera_tests(FOLDER [DEPENDS libs...] [LOOPS]): tests/FOLDER/*.cpp make the program test_FOLDER. LOOPS: they loop over the elements of tensors.
 # Labels: "mpi" for suites whose name starts with Mpi, which start processes with mpirun, and "unit" for the others, ranks as threads included:
-# those are what the sanitizers see. Of the mpi tests that compute one runs at a time, and beside it one of those that mostly wait for deadlines.
-# Both rows are the longest way through the tests, so they begin first (COST) and the unit tests fill in beside them.
+# those are what the sanitizers see. The mpi tests run in rows, one test of each at a time: those that compute, and three of those that mostly wait (for
+# jobs that start, for deadlines, for faults). The rows are the longest way through the tests, so they begin first (COST) and the unit tests fill in
+# beside them.
 # (ctest asks the program for its tests when it runs.)
 function(tessera_tests FOLDER)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "LOOPS" "" "DEPENDS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/*.cpp)
   if(SOURCES)
     add_executable(test_${FOLDER} ${SOURCES})
     target_link_libraries(test_${FOLDER} PRIVATE ${ARG_DEPENDS} tessera_test_support GTest::gtest GTest::gtest_main)
     target_compile_definitions(test_${FOLDER} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                      TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+    if(ARG_LOOPS)
+      target_compile_options(test_${FOLDER} PRIVATE $<$<CONFIG:Release>:-O2>)
+    endif()
     include(GoogleTest)
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "-Mpi*:*/Mpi*"
                          TEST_LIST ${FOLDER}_UNIT PROPERTIES TIMEOUT 300 LABELS unit)
-    set(WAITING "MpiWatchdog*:MpiTeardown*:MpiChaos*:MpiLostHost*")
-    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "Mpi*:*/Mpi*-${WAITING}"
-                         TEST_LIST ${FOLDER}_MPI PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_computing COST 100)
-    gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "${WAITING}"
-                         TEST_LIST ${FOLDER}_WAITING PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK mpi_waiting COST 100)
+    set(STARTING "MpiRestart*:MpiSave*:MpiSignal*:MpiSupervisor*:MpiGenerate*")
+    set(DEADLINES "MpiWatchdog*:MpiChaos*:MpiSession*")
+    set(FAULTS "MpiTeardown*:MpiLostHost*")
+    set(COMPUTING "Mpi*:*/Mpi*-${STARTING}:${DEADLINES}:${FAULTS}")
+    foreach(ROW STARTING DEADLINES FAULTS COMPUTING)
+      gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "${${ROW}}"
+                           TEST_LIST ${FOLDER}_${ROW} PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK MPI_${ROW} COST 100)
+    endforeach()
   endif()
 endfunction()

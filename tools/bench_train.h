@@ -14,8 +14,9 @@ struct BenchTrainOptions {
   bool json = false;
 };
 
-// One rank, in this process. Model FLOP/s = (6 × parameters in products × tokens + attention) ÷ median step time; the baseline is the best rate any
-// product of the model's block reaches with the library's own threading or with ours, measured before and after. Prints; returns the exit code.
+// One rank, in this process. Model FLOP/s = (6 × parameters in products × tokens + attention) ÷ step time. Two baselines: the mean rate of a block's
+// products (with the library's own threading or with ours, whichever is faster) just before and after the same step, and the best single product of
+// the run. On a machine of one's own they are the same; on a shared one the second is the rate of its luckiest 30 ms. Prints; returns the exit code.
 int run_bench_train(const BenchTrainOptions& options);
 
 struct BenchGemmOptions {

@@ -7,7 +7,13 @@ mpirun=$1 program=$2
 
 # Open MPI leaves segments of its own when it is killed: they go to a scratch folder (and other jobs of this machine are not ours).
 segments() { ls /dev/shm | grep -v -e '^vader_segment' -e '^osc_' || true; }
-sockets() { grep -c '@tessera-' /proc/net/unix || true; }
+# Names of our sockets that no process holds any more: those of other jobs have a holder.
+sockets() {
+  local inode name
+  while read -r inode name; do
+    [[ -n $(find /proc/[0-9]*/fd -lname "socket:\[$inode\]" -print -quit 2> /dev/null) ]] || echo "$name"
+  done < <(awk '$8 ~ /^@tessera-/ {print $7, $8}' /proc/net/unix)
+}
 
 scratch=$(mktemp -d)
 output=$scratch/output
@@ -37,5 +43,6 @@ done
 [[ -z $left ]] || { echo "processes left:$left" >&2; exit 1; }
 after=$(segments)
 [[ $before == "$after" ]] || { echo "/dev/shm changed: '$before' → '$after'" >&2; exit 1; }
-[[ $(sockets) -eq 0 ]] || { echo "sockets left: $(grep '@tessera-' /proc/net/unix)" >&2; exit 1; }
+names=$(sockets)
+[[ -z $names ]] || { echo "sockets left: $names" >&2; exit 1; }
 echo "nothing left"

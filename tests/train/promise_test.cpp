@@ -47,14 +47,6 @@ TEST_F(Promise, RanksChangeNoBitOfTheLlamaFamily) {
   EXPECT_EQ(numbers(config, 4, 1), expected);
 }
 
-TEST_F(Promise, RanksThreadsAndWrapChangeNoBitOfModelW) {
-  JobConfig config = test::model_w(3);
-  const std::vector<std::string> expected = numbers(config, 1, 2);
-  EXPECT_EQ(numbers(config, 2, 1), expected);
-  config.fsdp.wrap = "root";
-  EXPECT_EQ(numbers(config, 4, 1), expected);
-}
-
 TEST_F(Promise, TwoMicroBatchesPerLaneChangeNoBit) {
   JobConfig config = test::model_t(10);
   config.reproducibility.lanes = 2;  // accumulation 2
@@ -135,9 +127,12 @@ TEST_F(Promise, StrategyChangesNoBitOfTheLlamaFamilyOnAnOddNumberOfReplicas) {
   EXPECT_EQ(numbers(with_strategy(config, {"shard_grad_op", "host", "1"}), 3, 1), expected);
 }
 
-TEST_F(Promise, StrategyChangesNoBitOfModelW) {
+TEST_F(Promise, RanksThreadsWrapAndStrategyChangeNoBitOfModelW) {
   const JobConfig config = test::model_w(2);
-  const std::vector<std::string> expected = numbers(config, 2, 1);
+  const std::vector<std::string> expected = numbers(config, 1, 2);
+  ASSERT_EQ(expected.size(), 3U);  // start and 2 steps
+  EXPECT_EQ(numbers(config, 2, 1), expected);
+  EXPECT_EQ(numbers(with_strategy(config, {"full_shard", "host", "root"}), 4, 1), expected);
   EXPECT_EQ(numbers(with_strategy(config, {"hybrid_shard", "2", "block"}), 4, 1), expected);
   EXPECT_EQ(numbers(with_strategy(config, {"no_shard", "host", "block"}), 2, 1), expected);
   EXPECT_EQ(numbers(with_strategy(config, {"shard_grad_op", "host", "block"}), 4, 1), expected);

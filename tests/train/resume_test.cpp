@@ -100,7 +100,7 @@ TEST_F(Resume, EveryLayoutLoadsEveryOtherWithEmptyShards) {  // C7
 }
 
 TEST_F(Resume, OnOtherRanksChangesNoBitOfModelW) {
-  const JobConfig config = with_data(test::model_w(3));
+  const JobConfig config = with_data(test::model_w(2));
   const std::string whole = fresh_directory(), path = fresh_directory();
   test::run_job(config, 1, 2, whole);
   ASSERT_EQ(run_and_stop(config, 2, path, 0), ExitCode::kStopped);
