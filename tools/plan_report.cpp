@@ -75,7 +75,8 @@ std::string memory_text(const PlanReport& report) {
   out += '\n';
   if (report.memory_limit == 0) return out;
   const bool fits = peak.bytes <= report.memory_limit;
-  out += fmt::format("fits {}: {}, {}", limit_text(report.memory_limit), fits ? "yes" : "no", format_bytes(peak.bytes));
+  out += fmt::format("fits {}: {}, {} at {}", limit_text(report.memory_limit), fits ? "yes" : "no",
+                     format_bytes(peak.bytes), peak.place);
   return out + (fits ? "\n" : fmt::format("; hint: {}\n", report.fix));
 }
 

@@ -87,6 +87,7 @@ TEST_F(PlanCommand, PrintsTheProgramOfARank) {
 TEST_F(PlanCommand, SaysWhetherARankFits) {
   ASSERT_EQ(run({kConfigs + "gpt2-124m.yaml", "--ranks", "8", "--memory", "80GiB"}), 0);
   EXPECT_TRUE(printed("fits 80 GiB: yes, ")) << out_;
+  EXPECT_TRUE(printed(" GiB at forward backward head\n")) << out_;
   ASSERT_EQ(run({kConfigs + "gpt2-124m.yaml", "--ranks", "8", "--set", "device.memory_limit=2GiB"}), 0);
   EXPECT_TRUE(printed("fits 2 GiB: no, ")) << out_;
   EXPECT_TRUE(printed("; hint: batch.micro_batch_size: 2 needs ")) << out_;
