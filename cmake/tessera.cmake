@@ -47,9 +47,9 @@ endfunction()
 
 # tessera_tests(FOLDER [DEPENDS libs...] [LOOPS]): tests/FOLDER/*.cpp make the program test_FOLDER. LOOPS: they loop over the elements of tensors.
 # Labels: "mpi" for suites whose name starts with Mpi, which start processes with mpirun, and "unit" for the others, ranks as threads included:
-# those are what the sanitizers see. The mpi tests run in rows, one test of each at a time: those that compute, and three of those that mostly wait (for
-# jobs that start, for deadlines, for faults). The rows are the longest way through the tests, so they begin first (COST) and the unit tests fill in
-# beside them.
+# those are what the sanitizers see. The mpi tests run in three rows of about the same length, one test of each at a time: those that start and end
+# jobs, those that wait for deadlines, and all others, which compute. The rows are the longest way through the tests, so they begin first (COST) and
+# the unit tests fill in beside them.
 # (ctest asks the program for its tests when it runs.)
 function(tessera_tests FOLDER)
   cmake_parse_arguments(ARG "LOOPS" "" "DEPENDS" ${ARGN})
@@ -60,16 +60,15 @@ function(tessera_tests FOLDER)
     target_compile_definitions(test_${FOLDER} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                      TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
     if(ARG_LOOPS)
-      target_compile_options(test_${FOLDER} PRIVATE $<$<CONFIG:Release>:-O2>)
+      target_compile_options(test_${FOLDER} PRIVATE ${LOOP_OPTIONS})
     endif()
     include(GoogleTest)
     gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "-Mpi*:*/Mpi*"
                          TEST_LIST ${FOLDER}_UNIT PROPERTIES TIMEOUT 300 LABELS unit)
-    set(STARTING "MpiRestart*:MpiSave*:MpiSignal*:MpiSupervisor*:MpiGenerate*")
-    set(DEADLINES "MpiWatchdog*:MpiChaos*:MpiSession*")
-    set(FAULTS "MpiTeardown*:MpiLostHost*")
-    set(COMPUTING "Mpi*:*/Mpi*-${STARTING}:${DEADLINES}:${FAULTS}")
-    foreach(ROW STARTING DEADLINES FAULTS COMPUTING)
+    set(STARTING "MpiRestart*:MpiTeardown*:MpiSave*:MpiSignal*:MpiSupervisor*:MpiGenerate*")
+    set(WAITING "MpiWatchdog*:MpiChaos*:MpiLostHost*")
+    set(COMPUTING "Mpi*:*/Mpi*-${STARTING}:${WAITING}")
+    foreach(ROW STARTING WAITING COMPUTING)
       gtest_discover_tests(test_${FOLDER} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${FOLDER}." TEST_FILTER "${${ROW}}"
                            TEST_LIST ${FOLDER}_${ROW} PROPERTIES TIMEOUT 300 LABELS mpi RESOURCE_LOCK MPI_${ROW} COST 100)
     endforeach()

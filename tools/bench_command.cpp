@@ -21,7 +21,7 @@ void add_bench_commands(CLI::App& app, int& exit_code) {
 
   auto train = std::make_shared<BenchTrainOptions>();
   CLI::App* train_command = bench->add_subcommand(
-      "train", "A training step against the best matrix product; memory against the sum of its parts.");
+      "train", "Training steps against matrix products of the same seconds; memory against the sum of its parts.");
   train_command->footer("tessera bench train\ntessera bench train configs/tiny.yaml --threads 1 --json");
   train_command->add_option("config", train->config, "job file; default GPT-2 124M, 4 × 256 tokens, fp32");
   train_command->add_option("--threads", train->threads, "compute threads")

@@ -56,6 +56,13 @@ TemporaryDirectory::~TemporaryDirectory() {
   fs::remove_all(path_, ignored);
 }
 
+std::vector<float> random_values(std::int64_t n, std::uint64_t stream) {
+  const CounterRng rng(1, RandomPurpose::kBench, stream);
+  std::vector<float> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rng.uniform(i)) - 0.5F;
+  return values;
+}
+
 void write_random_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size) {
   const CounterRng rng(1, RandomPurpose::kBench, 3);
   std::vector<std::uint32_t> tokens(static_cast<std::size_t>(count));
@@ -75,6 +82,7 @@ void prepare_job(JobConfig& config, const std::string& path, std::int64_t steps)
   config.run.epochs.reset();
   config.run.log_every = 1;
   config.run.hash_every = config.run.evaluate_every = config.run.sample_every = 0;
+  config.checkpoint.every = 0;
 }
 
 std::vector<double> step_seconds(const std::string& metrics_path, std::int64_t warmup) {

@@ -28,6 +28,8 @@ class TemporaryDirectory {
   std::string path_;
 };
 
+// n values in [-0.5, 0.5).
+std::vector<float> random_values(std::int64_t n, std::uint64_t stream);
 void write_random_tokens(const std::string& path, std::int64_t count, std::int64_t vocab_size);
 // What a job needs to train `steps` steps and nothing else, every step logged. The tokens at `path` are the caller's to write:
 // num_tokens_for(config, steps).

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
-#include <limits>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -25,6 +25,7 @@
 #include "runtime/train/trainer.h"
 #include "tools/bench_job.h"
 #include "tools/figures.h"
+#include "tools/step_baseline.h"
 
 namespace tessera {
 namespace {
@@ -41,13 +42,6 @@ constexpr Product kProducts[] = {{"attention 768×768", 768, 768},
                                  {"feed-forward up 3072×768", 3072, 768},
                                  {"feed-forward down 768×3072", 768, 3072},
                                  {"head 50304×768", 50304, 768}};
-
-std::vector<float> random_values(std::int64_t n, std::uint64_t stream) {
-  const CounterRng rng(1, RandomPurpose::kBench, stream);
-  std::vector<float> values(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rng.uniform(i)) - 0.5F;
-  return values;
-}
 
 // Largest rate in FLOP/s of `repeats` runs after one that is not timed.
 template <typename Run>
@@ -67,87 +61,14 @@ void let_library_threads_sleep() {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
 
-// What a step is measured against: the forward products of a block's feed-forward, each by one call of the library on all threads and by our grid, on
-// a device of their own. A machine that is shared runs at one rate now and at another a second later, so they are timed around every step.
-class BaselineProducts {
- public:
-  static constexpr std::size_t kContenders = 4;
-  // Seconds per FLOP of each contender.
-  using Window = std::array<double, kContenders>;
-
-  explicit BaselineProducts(int threads)
-      : threads_(threads),
-        device_({.num_threads = threads}),
-        stream_(device_.create_stream("bench", StreamMode::kCompute)) {
-    measure();  // scratch and code exist from here on
-    best_ = 0;
-  }
-
-  // Some 1.3 s for GPT-2 124M's products.
-  Window measure() {
-    Window window{};
-    std::size_t contender = 0;
-    for (Operands& operands : operands_) {
-      window[contender++] = time(operands, [&] {
-        ops::linear_forward(stream_.view(), {.x = {operands.x.data(), {kTokens, operands.in}},
-                                             .w = {operands.w.data(), {operands.out, operands.in}},
-                                             .y = {operands.y.data(), {kTokens, operands.out}}});
-      });
-    }
-    for (Operands& operands : operands_) {
-      window[contender++] = time(operands, [&] {
-        ops::library_matmul(threads_, false, true, kTokens, operands.out, operands.in, operands.x.data(),
-                            operands.w.data(), operands.y.data());
-      });
-    }
-    let_library_threads_sleep();
-    return window;
-  }
-
-  // FLOP/s of the best single product so far.
-  double best() const { return best_; }
-
- private:
-  static constexpr int kRunsPerWindow = 8;
-
-  struct Operands {
-    explicit Operands(const Product& product)
-        : out(product.out),
-          in(product.in),
-          x(random_values(kTokens * in, 1)),
-          w(random_values(out * in, 2)),
-          y(static_cast<std::size_t>(kTokens * out)) {}
-    double flops() const { return 2.0 * static_cast<double>(kTokens * out * in); }
-    std::int64_t out, in;
-    std::vector<float> x, w, y;
-  };
-
-  template <typename Run>
-  double time(const Operands& operands, Run run) {
-    run();  // brings the operands back into the caches
-    double total = 0;
-    for (int r = 0; r < kRunsPerWindow; ++r) {
-      const double start = monotonic_seconds();
-      run();
-      const double seconds = monotonic_seconds() - start;
-      best_ = std::max(best_, operands.flops() / seconds);
-      total += seconds;
-    }
-    return total / kRunsPerWindow / operands.flops();
-  }
-
-  int threads_;
-  CpuDevice device_;
-  Stream stream_;
-  std::array<Operands, 2> operands_ = {Operands(kProducts[1]), Operands(kProducts[2])};
-  double best_ = 0;
-};
-
-// The rate of the contender that was the fastest in both windows together.
-double rate_of_windows(const BaselineProducts::Window& before, const BaselineProducts::Window& after) {
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < before.size(); ++i) least = std::min(least, (before[i] + after[i]) / 2);
-  return 1 / least;
+// Resident bytes of this process now.
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  file >> total >> resident;
+  require(static_cast<bool>(file), "/proc/self/statm says how much is resident");
+  return resident * sysconf(_SC_PAGESIZE);
 }
 
 // Peak resident bytes of this process so far.
@@ -170,9 +91,11 @@ int run_bench_train(const BenchTrainOptions& options) {
   prepare_job(config, directory / "tokens.bin", steps);
   CpuDevice device({.num_threads = options.threads});
   const ResolvedBatch batch = resolve(config, 1);
-  BaselineProducts products(options.threads);
-  const std::int64_t before_bytes = resident_peak_bytes();
-  std::vector<BaselineProducts::Window> windows;
+  StepBaseline baseline(options.threads, config.batch.micro_batch_size * config.model.seq_len, config.model.hidden_size,
+                        config.model.feed_forward_size());
+  std::vector<ProductWindow> windows(static_cast<std::size_t>(options.steps) +
+                                     1);  // before every timed step, and after the last
+  const std::int64_t before_bytes = resident_bytes();
   MemoryStats memory;
   {
     const auto world = make_threads_world(1);
@@ -186,55 +109,47 @@ int run_bench_train(const BenchTrainOptions& options) {
                                .factory = *world.front(),
                                .device = device,
                                .progress = ProgressMode::kQuiet,
-                               .before_step = [&] { windows.push_back(products.measure()); }};
+                               .before_step = [&](std::int64_t update) {
+                                 const std::int64_t index = update - options.warmup - 1;
+                                 if (index >= 0) windows[static_cast<std::size_t>(index)] = baseline.measure();
+                               }};
     train(context);
     memory = device.allocator().stats();
   }
   const std::int64_t peak_bytes = resident_peak_bytes();
-  windows.push_back(products.measure());
+  windows.back() = baseline.measure();
 
   const Plan plan = make_plan(config, batch, {}, 0, options.threads);
   const std::vector<double> seconds = step_seconds(directory / "run/metrics.jsonl", options.warmup);
   require(!seconds.empty(), "the bench trained");
-  require(windows.size() == seconds.size() + static_cast<std::size_t>(options.warmup) + 1,
-          "a window before and after every step");
   const double typical = median(seconds);
   const double fastest = *std::min_element(seconds.begin(), seconds.end());
-  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
-  // Every step beside the products timed just before and just after it.
-  std::vector<Figure> beside;
-  double baseline_seconds = 0;  // per FLOP, summed over steps
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const std::size_t window = i + static_cast<std::size_t>(options.warmup);
-    const double rate = rate_of_windows(windows[window], windows[window + 1]);
-    beside.push_back({"model FLOP/s beside products, median", plan.step_flops() / seconds[i] / 1e9, "GFLOP/s",
-                      "products around that step", rate / 1e9});
-    baseline_seconds += 1 / rate;
-  }
-  std::sort(beside.begin(), beside.end(), [](const Figure& a, const Figure& b) { return a.ratio() < b.ratio(); });
-  const double mean_rate = static_cast<double>(seconds.size()) / baseline_seconds;
-  const double best = products.best();
+  const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
+  const PairedRates rates = pair_rates(plan.step_flops(), seconds, windows);
+  const double best = baseline.best();
   std::vector<Figure> figures = {
       {"step time, median", typical * 1e3, "ms", "", 0},
       {"step time, fastest", fastest * 1e3, "ms", "", 0},
       {"tokens per second", static_cast<double>(sequence_tokens) / typical, "tok/s", "", 0},
-      beside[(beside.size() - 1) / 2],
-      {"products around all steps, mean", mean_rate / 1e9, "GFLOP/s", "best single product", best / 1e9},
+      {"model FLOP/s, all steps", rates.steps / 1e9, "GFLOP/s", "products around them", rates.products / 1e9},
+      {"a step ÷ products around it, lowest", rates.lowest, "", "", 0},
+      {"a step ÷ products around it, highest", rates.highest, "", "", 0},
+      {"products around steps", rates.products / 1e9, "GFLOP/s", "best single product", best / 1e9},
       {"model FLOP/s, median step", plan.step_flops() / typical / 1e9, "GFLOP/s", "best single product", best / 1e9},
       {"model FLOP/s, fastest step", plan.step_flops() / fastest / 1e9, "GFLOP/s", "best single product", best / 1e9},
   };
   std::int64_t parts = before_bytes;
-  figures.push_back({"memory: process before the job", gib(before_bytes), "GB", "", 0});
+  figures.push_back({"memory: process before the job, with the baseline", gigabytes(before_bytes), "GB", "", 0});
   for (int c = 0; c < kNumMemoryCategories; ++c) {
     const std::int64_t bytes = memory.at_peak.at(static_cast<std::size_t>(c));
     if (bytes == 0) continue;
     parts += bytes;
-    figures.push_back(
-        {fmt::format("memory: {} at the peak", name_of(static_cast<MemoryCategory>(c))), gib(bytes), "GB", "", 0});
+    figures.push_back({fmt::format("memory: {} at the peak", name_of(static_cast<MemoryCategory>(c))), gigabytes(bytes),
+                       "GB", "", 0});
   }
-  figures.push_back({"memory: process peak", gib(peak_bytes), "GB", "sum of the parts", gib(parts)});
-  figures.push_back({"memory: reserved by the allocator", gib(memory.reserved_peak), "GB", "allocated peak",
-                     gib(memory.total.allocated_peak)});
+  figures.push_back({"memory: process peak", gigabytes(peak_bytes), "GB", "sum of the parts", gigabytes(parts)});
+  figures.push_back({"memory: reserved by the allocator", gigabytes(memory.reserved_peak), "GB", "allocated peak",
+                     gigabytes(memory.total.allocated_peak)});
   std::fputs((options.json ? figures_json(figures) : figures_text(figures)).c_str(), stdout);
   return 0;
 }

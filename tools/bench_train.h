@@ -1,4 +1,4 @@
-// `tessera bench train`: a training job's speed against the best matrix product of the same run, and its memory against the sum of its parts.
+// `tessera bench train`: a training job's speed against matrix products of the same seconds, and its memory against the sum of its parts.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,8 @@ struct BenchTrainOptions {
   bool json = false;
 };
 
-// One rank, in this process. Model FLOP/s = (6 × parameters in products × tokens + attention) ÷ step time. Two baselines: the mean rate of a block's
-// products (with the library's own threading or with ours, whichever is faster) just before and after the same step, and the best single product of
-// the run. On a machine of one's own they are the same; on a shared one the second is the rate of its luckiest 30 ms. Prints; returns the exit code.
+// One rank, in this process. Model FLOP/s = (6 × parameters in products × tokens + attention) ÷ step time. Two baselines: the products timed around
+// every step (step_baseline.h), and the best single product of the run. Prints; returns the exit code.
 int run_bench_train(const BenchTrainOptions& options);
 
 struct BenchGemmOptions {

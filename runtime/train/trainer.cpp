@@ -96,7 +96,7 @@ class Trainer {
     bool certified = !run_.resumed;
     while (!run_.is_finished(run_.at)) {
       const std::int64_t update = run_.at.step + 1;
-      if (run_.context.before_step) run_.context.before_step();
+      if (run_.context.before_step) run_.context.before_step(update);
       const double started = monotonic_seconds();
       run_.context.device.allocator().reset_peaks();
       if (run_.trace != nullptr) run_.trace->begin_step(update);

@@ -50,8 +50,8 @@ struct TrainContext {
   std::function<void(CollectiveLog*)> on_log;
   // Given the line on the deliberate fault behind what somebody else finds (chaos.h), where the job has any. May be empty.
   std::function<void(std::function<std::string(FoundBy)>)> on_chaos;
-  // Called between steps, outside what counts as their time: for benches. May be empty.
-  std::function<void()> before_step;
+  // Called with its update before every attempt at a step, outside what counts as its time: for benches. May be empty.
+  std::function<void(std::int64_t update)> before_step;
 
   int world_size() const { return mesh.num_ranks(); }
 };
