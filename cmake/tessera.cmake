@@ -47,8 +47,8 @@ endfunction()
 
 # tessera_tests(FOLDER [DEPENDS libs...] [LOOPS]): tests/FOLDER/*.cpp make the program test_FOLDER. LOOPS: they loop over the elements of tensors.
 # Labels: "mpi" for suites whose name starts with Mpi, which start processes with mpirun, and "unit" for the others, ranks as threads included:
-# those are what the sanitizers see. The mpi tests run in three rows of about the same length, one test of each at a time: those that start and end
-# jobs, those that wait for deadlines, and all others, which compute. The rows are the longest way through the tests, so they begin first (COST) and
+# those are what the sanitizers see. The mpi tests run in rows, one test of each at a time: those that start and end jobs, those that wait for
+# deadlines, scripts with deliberate faults (tests/mpi), and all others, which compute. The rows are the longest way through the tests, so they begin first (COST) and
 # the unit tests fill in beside them.
 # (ctest asks the program for its tests when it runs.)
 function(tessera_tests FOLDER)

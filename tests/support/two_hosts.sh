@@ -42,6 +42,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 reason=$(ip netns add "$TWO_HOSTS_A" 2>&1 && ip netns add "$TWO_HOSTS_B" 2>&1) || skip "no network namespaces: $reason"
+reason=$(ip netns exec "$TWO_HOSTS_A" true 2>&1) || skip "no way into a network namespace: $reason"  # in a chroot, for one
 reason=$(ip link add "$TWO_HOSTS_LINK" netns "$TWO_HOSTS_A" type veth peer name "$TWO_HOSTS_LINK" netns "$TWO_HOSTS_B" 2>&1) ||
   skip "no veth pair: $reason"
 reason=$(unshare --uts true 2>&1) || skip "no UTS namespace: $reason"
