@@ -93,8 +93,8 @@ int run_bench_train(const BenchTrainOptions& options) {
   const ResolvedBatch batch = resolve(config, 1);
   StepBaseline baseline(options.threads, config.batch.micro_batch_size * config.model.seq_len, config.model.hidden_size,
                         config.model.feed_forward_size());
-  std::vector<ProductWindow> windows(static_cast<std::size_t>(options.steps) +
-                                     1);  // before every timed step, and after the last
+  // Before every timed step, and after the last.
+  std::vector<ProductWindow> windows(static_cast<std::size_t>(options.steps) + 1);
   const std::int64_t before_bytes = resident_bytes();
   MemoryStats memory;
   {

@@ -1,7 +1,7 @@
 // What `tessera bench train` holds a training step against: matrix products timed just before and just after it.
 //
 // A machine that is shared runs at one rate now and at another a second later. The best product of a run is then the rate of its luckiest
-// milliseconds, which nothing that takes seconds can reach.
+// milliseconds, which what takes seconds rarely reaches.
 #pragma once
 
 #include <cstdint>
