@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <thread>
 #include <vector>
 
 #include "parallel/threads/threads_communicator.h"
@@ -54,11 +52,6 @@ double best_rate(double flops, int repeats, Run run) {
     best = std::min(best, monotonic_seconds() - start);
   }
   return flops / best;
-}
-
-// The library's threads spin for a while after a parallel call; what follows must not pay for it.
-void let_library_threads_sleep() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
 
 // Resident bytes of this process now.

@@ -18,11 +18,11 @@ namespace {
 constexpr double kSecondsPerContender = 0.25;
 constexpr int kLeastRuns = 3;
 
-void rest() {
+}  // namespace
+
+void let_library_threads_sleep() {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
-
-}  // namespace
 
 StepBaseline::Operands::Operands(std::int64_t num_tokens, std::int64_t outputs, std::int64_t inputs)
     : tokens(num_tokens),
@@ -44,13 +44,13 @@ StepBaseline::StepBaseline(int threads, std::int64_t tokens, std::int64_t hidden
 
 ProductWindow StepBaseline::measure() {
   ProductWindow window(2 * operands_.size());
-  rest();
+  let_library_threads_sleep();
   for (const bool by_library : {library_first_, !library_first_}) {
     for (std::size_t i = 0; i < operands_.size(); ++i)
       window[2 * i + (by_library ? 1 : 0)] = time(operands_[i], by_library);
-    if (by_library) rest();
+    if (by_library) let_library_threads_sleep();
   }
-  if (library_first_) rest();  // so that what comes next finds the same, whichever came last
+  if (library_first_) let_library_threads_sleep();  // so that what comes next finds the same, whichever came last
   library_first_ = !library_first_;
   return window;
 }

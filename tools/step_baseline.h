@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+// The library's threads spin for a while after a parallel call; what follows must not pay for it.
+void let_library_threads_sleep();
+
 // Seconds per FLOP of each contender, at one time.
 using ProductWindow = std::vector<double>;
 
