@@ -36,6 +36,9 @@ for _ in $(seq 50); do
   sleep 0.1
 done
 [[ -z $left ]] || { echo "processes left:$left" >&2; exit 1; }
+# Whatever a rank may have started has its command line.
+children=$(pgrep -f "$program shm forever" || true)
+[[ -z $children ]] || { echo "processes of the job left: $children" >&2; exit 1; }
 after=$(segments)
 [[ $before == "$after" ]] || { echo "/dev/shm changed: '$before' → '$after'" >&2; exit 1; }
 echo "nothing left"
